@@ -1,0 +1,50 @@
+# make demo: the main job.  make test: all tests.  Both set up what they need first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEEDS ?= 10000
+STAMP := $(VENV)/.setup-done
+
+.PHONY: setup demo test lint sim bench proto clean help
+
+help:
+	@echo "make demo   three sites on this machine join orders with payments"
+	@echo "make test   lint, types and all tests"
+	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
+	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
+	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "narrows requires Python 3.11 or newer; got $$($(PYTHON) --version). Set PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pinned dependencies into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/python -m demo
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+sim: setup
+	$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+bench: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m bench.throughput
+
+# Generated code is committed; a test checks that it is current.
+proto: setup
+	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/control.proto
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,170 @@
+"""What the native engine costs: per tick (append, expire, probe), and rows per second of a symmetric join.
+
+python -m bench.engine            # everything, a few minutes
+python -m bench.engine --quick    # windows up to 300k rows
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from node.core.engine import TS, Append, Expire, Op, OpenWindow, Probe
+from node.engine.native import NativeEngine
+
+WINDOWS = (1_000, 30_000, 300_000, 1_000_000, 5_000_000)
+BATCHES = (30, 1_000, 10_000)
+KINDS = ("int", "string")
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of one tick and what it produced."""
+
+    p50: float
+    cpu: float
+    mean: float
+    worst: float
+    pairs: float
+    runs: int
+
+
+def _keys(kind: str, values: I64) -> pa.Array:
+    whole = pa.array(values)
+    if kind == "int":
+        return whole
+    return pa.compute.binary_join_element_wise("key-", whole.cast(pa.string()), "")
+
+
+def _batch(kind: str, generator: np.random.Generator, first_ts: int, count: int, distinct: int) -> pa.RecordBatch:
+    """About 100 bytes a row: time, key, two numbers, 64 bytes of text. One row per unit of time."""
+    text = pa.py_buffer(generator.integers(97, 123, 64 * count, dtype=np.uint8))
+    columns = {
+        TS: pa.array(np.arange(first_ts, first_ts + count)),
+        "s.key": _keys(kind, generator.integers(0, distinct, count)),
+        "s.a": pa.array(generator.random(count)),
+        "s.b": pa.array(generator.integers(0, 1000, count)),
+        "s.text": pa.Array.from_buffers(
+            pa.string(), count, [None, pa.py_buffer(np.arange(count + 1, dtype=np.int32) * 64), text]
+        ),
+    }
+    return pa.record_batch(columns)
+
+
+def _carry(kind: str, generator: np.random.Generator, ts: int, count: int, distinct: int) -> pa.RecordBatch:
+    values = _keys(kind, generator.integers(0, distinct, count))
+    return pa.record_batch({TS: pa.array(np.full(count, ts)), "c.key": values, "c.id": pa.array(np.arange(count))})
+
+
+def _filled(kind: str, window: int, batch: int, generator: np.random.Generator) -> NativeEngine:
+    """A window that has grown to ``window`` rows: most of it in large steps, to save time, the newest by batches."""
+    engine = NativeEngine()
+    step = max(batch, window // 500)
+    schema = _batch(kind, generator, 0, 1, 1).schema
+    engine.run([OpenWindow("w", schema, ("s.key",))])
+    for first in range(0, window, step):
+        rows = _batch(kind, generator, first, min(step, window - first), window)
+        size = batch if first + 5 * step >= window else step
+        engine.run([Append("w", rows.slice(at, size)) for at in range(0, rows.num_rows, size)])
+    return engine
+
+
+def tick_cost(kind: str, window: int, batch: int, ticks: int) -> Cost:
+    """Each tick appends ``batch`` rows, expires as many, and probes with ``batch`` rows: about one match each."""
+    generator = np.random.default_rng(1)
+    engine = _filled(kind, window, batch, generator)
+    times, cpu, pairs, now = [], [], 0, window
+    for _ in range(ticks):
+        rows = _batch(kind, generator, now, batch, window)
+        now += batch
+        carry = _carry(kind, generator, now, batch, window)
+        ops: list[Op] = [Append("w", rows), Expire("w", now - window), Probe("w", carry, ("c.key",), window, False)]
+        start, cpu_start = time.perf_counter(), time.process_time()
+        (answer,) = engine.run(ops)
+        cpu.append(1e3 * (time.process_time() - cpu_start))
+        times.append(1e3 * (time.perf_counter() - start))
+        pairs += answer.num_rows
+    runs = len(engine._windows["w"].runs)
+    return Cost(
+        statistics.median(times), statistics.median(cpu), statistics.mean(times), max(times), pairs / ticks, runs
+    )
+
+
+def throughput(kind: str, rows: int, batch: int) -> tuple[float, float, int]:
+    """A symmetric join of two windows that grow to ``rows`` each: rows per second, per CPU second; pairs found."""
+    generator = np.random.default_rng(2)
+    sides = [[_batch(kind, generator, at, batch, rows) for at in range(0, rows, batch)] for _ in range(2)]
+    engine = NativeEngine()
+    engine.run([OpenWindow(str(side), sides[side][0].schema, ("s.key",)) for side in range(2)])
+    pairs = 0
+    start, cpu_start = time.perf_counter(), time.process_time()
+    for left, right in zip(*sides, strict=True):
+        answers = engine.run(
+            [
+                Append("0", left),
+                Append("1", right),
+                Probe("1", left, ("s.key",), rows, False),
+                Probe("0", right, ("s.key",), rows, True),
+            ]
+        )
+        pairs += sum(answer.num_rows for answer in answers)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
+    return 2 * rows / seconds, 2 * rows / cpu, pairs
+
+
+def fusing(probes: int, size: int, window: int) -> tuple[float, float]:
+    """Milliseconds of many small probes, handed over together and one by one."""
+    generator = np.random.default_rng(3)
+    engine = _filled("string", window, 1000, generator)
+    ops = [
+        Probe("w", _carry("string", generator, window, size, window), ("c.key",), window, False) for _ in range(probes)
+    ]
+    together = _median(lambda: engine.run(ops))
+    return together, _median(lambda: [engine.run([op]) for op in ops])
+
+
+def _median(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        work()
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times)
+
+
+def main() -> None:
+    """Print all tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    print("| key | W | B | ms p50 | CPU ms p50 | ms mean | ms worst | pairs | runs |")
+    print("|---" * 9 + "|")
+    for kind in KINDS:
+        for window in WINDOWS[:3] if quick else WINDOWS:
+            for batch in BATCHES:
+                cost = tick_cost(kind, window, batch, 60 if batch == 10_000 else 200)
+                print(
+                    f"| {kind} | {window:,} | {batch:,} | {cost.p50:.2f} | {cost.cpu:.2f} | {cost.mean:.2f} "
+                    f"| {cost.worst:.2f} | {cost.pairs:.0f} | {cost.runs} |",
+                    flush=True,
+                )
+                gc.collect()
+    for kind in KINDS:
+        wall, cpu, pairs = throughput(kind, 100_000 if quick else 1_000_000, 8192)
+        print(f"symmetric join, {kind} keys: {wall:,.0f} rows/s, {cpu:,.0f} rows per CPU second, {pairs:,} pairs")
+    for probes, size in ((50, 10), (50, 100), (20, 1000), (4, 10_000)):
+        together, apart = fusing(probes, size, 100_000)
+        print(f"{probes} probes of {size} rows: fused {together:.2f} ms, one by one {apart:.2f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Talks to a daemon's Control service."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from node.rpc import control_pb2 as pb
+from planner.errors import NarrowsError
+
+Reply = TypeVar("Reply", bound=Message)
+
+#: A daemon on the other side of a slow link may take a while; a dead one is noticed at once.
+CALL_S_MAX = 20.0
+#: One row may be large, and the daemon is ours: no limit on what it sends.
+_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0))
+
+
+class DaemonUnreachableError(NarrowsError):
+    """Nobody answers at the daemon's address."""
+
+
+class DaemonRefusedError(NarrowsError):
+    """The daemon answered, and the answer is no."""
+
+
+class Client:
+    """A connection to the daemon of one site."""
+
+    def __init__(self, site: str, address: str) -> None:
+        self.site = site
+        self._address = address
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def issue(self, text: str, algorithm: str) -> pb.IssueReply:
+        return self._call("Issue", pb.IssueRequest(text=text, algorithm=algorithm), pb.IssueReply)
+
+    def queries(self) -> list[pb.QueryInfo]:
+        return list(self._call("Queries", pb.Empty(), pb.QueriesReply).queries)
+
+    def drop(self, query_id: str) -> None:
+        self._call("Drop", pb.DropRequest(query_id=query_id), pb.Empty)
+
+    def status(self) -> pb.StatusReply:
+        return self._call("Status", pb.Empty(), pb.StatusReply)
+
+    def _call(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+        call: grpc.UnaryUnaryMultiCallable[Message, Reply] = self._channel.unary_unary(
+            f"/narrows.Control/{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=reply.FromString,
+        )
+        try:
+            return call(request, timeout=CALL_S_MAX)
+        except grpc.RpcError as error:
+            raise self._said(error) from None
+
+    def follow(self, query_id: str) -> Follower:
+        return Follower(self, query_id)
+
+    def _said(self, error: grpc.RpcError) -> NarrowsError:
+        code, details = error.code(), error.details()
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            return DaemonUnreachableError(
+                f"site {self.site} requires a running daemon at {self._address}; nobody answers"
+            )
+        return DaemonRefusedError(details or code.name)
+
+
+class Follower:
+    """Rows of a query as they come; ``taken`` tells the daemon what it may forget."""
+
+    def __init__(self, client: Client, query_id: str) -> None:
+        self._client = client
+        self._requests: queue.SimpleQueue[pb.FollowRequest | None] = queue.SimpleQueue()
+        self._requests.put(pb.FollowRequest(query_id=query_id))
+        call: grpc.StreamStreamMultiCallable[pb.FollowRequest, pb.FollowReply] = client._channel.stream_stream(
+            "/narrows.Control/Follow",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=pb.FollowReply.FromString,
+        )
+        self._call = call(iter(self._requests.get, None))
+
+    def __iter__(self) -> Iterator[pb.FollowReply]:
+        try:
+            yield from self._call
+        except grpc.RpcError as error:
+            raise self._client._said(error) from None
+
+    def taken(self, number: int) -> None:
+        """Chunks before ``number`` are safely kept here."""
+        self._requests.put(pb.FollowRequest(taken=number))
+
+    def close(self) -> None:
+        """Say goodbye after what was said before has left."""
+        self._requests.put(None)
+        try:
+            for _ in self._call:
+                pass
+        except grpc.RpcError:
+            pass
+
+    def cancel(self) -> None:
+        self._call.cancel()

@@ -1,0 +1,261 @@
+"""The ``narrows`` command: what it can do, and how it says that something is wrong.
+
+Exit codes: 0 done, 1 something failed while running, 2 the command, configuration or query is not right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.client import Client, DaemonRefusedError, DaemonUnreachableError
+from cli.follow import follow
+from cli.run import RunOptions, run
+from cli.tables import show_queries, show_status
+from node.config import ClusterConfig, ConfigError, load_cluster
+from node.core.effects import QueryState
+from node.rpc import control_pb2 as pb
+from planner.errors import NarrowsError, PlanError, QueryError
+
+EXAMPLES = """\
+examples:
+  narrows node --config cluster.toml --site frankfurt
+  narrows query --config cluster.toml --at frankfurt \\
+      "SELECT * FROM orders [RANGE 10 SECONDS] AS o JOIN payments [RANGE 5 SECONDS] AS p ON o.id = p.order_id"
+  narrows status --config cluster.toml
+  narrows run cluster.toml --query "SELECT ..." --out rows.parquet --stats stats.json
+
+A recording (a stream that replays a file) starts when the first query that reads it starts.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    top = argparse.ArgumentParser(
+        prog="narrows",
+        description="Joins data streams that live at different sites while shipping as little as possible.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"narrows {version('narrows-middleware')}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    node = commands.add_parser("node", help="run the daemon of one site until it is stopped")
+    _config_option(node)
+    node.add_argument("--site", required=True, help="which site of the configuration this is")
+    _speed_option(node)
+    node.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
+    node.add_argument("--verbose", action="store_true", help="say more")
+
+    query = commands.add_parser("query", help="issue a query at a site and follow its rows")
+    _config_option(query)
+    query.add_argument("--at", required=True, metavar="SITE", help="the query's home: rows are collected there")
+    _algorithm_option(query)
+    _output_options(query)
+    query.add_argument("text", help="the query")
+
+    again = commands.add_parser("follow", help="follow the rows of a query that is already there")
+    _config_option(again)
+    _output_options(again)
+    again.add_argument("query_id", metavar="ID", help="as shown by narrows queries")
+
+    queries = commands.add_parser("queries", help="list the queries of all sites")
+    _config_option(queries)
+
+    drop = commands.add_parser("drop", help="end a query and forget its rows")
+    _config_option(drop)
+    drop.add_argument("query_id", metavar="ID", help="as shown by narrows queries")
+
+    status = commands.add_parser("status", help="sites, streams, links and windows of a running cluster")
+    _config_option(status)
+
+    whole = commands.add_parser(
+        "run",
+        help="start all sites here, run one query over all of the data, stop",
+        description="Starts each site as a process of this machine, replays the streams from the first tuple to "
+        "the last, waits until every row of the query is delivered, and stops what it started.",
+    )
+    whole.add_argument("config", type=Path, help="the cluster's configuration (TOML)")
+    whole.add_argument("--query", required=True, help="the query")
+    whole.add_argument("--at", metavar="SITE", help="the query's home (default: the first site)")
+    _algorithm_option(whole)
+    whole.add_argument("--out", type=Path, metavar="FILE", help="write the rows: .parquet, .csv or .jsonl")
+    whole.add_argument("--stats", type=Path, metavar="FILE", help="write figures about the run as JSON")
+    whole.add_argument("--quiet", action="store_true", help="no progress, only errors")
+    _speed_option(whole)
+    return top
+
+
+def _config_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="the cluster's configuration (TOML)"
+    )
+
+
+def _speed_option(command: argparse.ArgumentParser) -> None:
+    text = "replay at this multiple of real time, e.g. 1.0 (default: as fast as the cluster keeps up)"
+    command.add_argument("--speed", type=_speed, metavar="FACTOR", help=text)
+
+
+def _speed(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"required a number above 0; got {text}")
+    return value
+
+
+def _algorithm_option(command: argparse.ArgumentParser) -> None:
+    text = "SP-S or SP-D for every head, or per head: o=SP-S,p=SP-D (default: SP-D)"
+    command.add_argument("--algorithm", default="SP-D", metavar="NAME", help=text)
+
+
+def _output_options(command: argparse.ArgumentParser) -> None:
+    text = "how rows are printed (default: table on a terminal, else csv)"
+    command.add_argument("--format", choices=["table", "csv", "jsonl"], help=text)
+    command.add_argument("--out", type=Path, metavar="FILE", help="write rows to FILE: .parquet, .csv or .jsonl")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point; errors of ours become one clear text on standard error, never a stack trace."""
+    options = parser().parse_args(arguments)
+    try:
+        return _COMMANDS[options.command](options)
+    except (ConfigError, QueryError, PlanError) as error:
+        return _complain(error, 2)
+    except NarrowsError as error:
+        return _complain(error, 1)
+    except BrokenPipeError:
+        # Whoever read our rows has gone; python would complain again when it closes standard output.
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _complain(error: NarrowsError, code: int) -> int:
+    print(f"narrows: {error}", file=sys.stderr)
+    return code
+
+
+def _node(options: argparse.Namespace) -> int:
+    from node.daemon import serve  # noqa: PLC0415 - only this command needs a server
+
+    config = load_cluster(options.config)
+    config.site(options.site)
+    level = logging.DEBUG if options.verbose else logging.INFO
+    logging.basicConfig(level=level, format=f"%(asctime)s {options.site} %(levelname)s %(message)s", stream=sys.stderr)
+    serve(config, options.site, options.speed, options.with_parent)
+    return 0
+
+
+def _query(options: argparse.Namespace) -> int:
+    config = load_cluster(options.config)
+    with _client(config, options.at) as client:
+        try:
+            issued = client.issue(options.text, options.algorithm)
+        except DaemonRefusedError as error:
+            raise QueryError(str(error)) from None
+        print(f"query {issued.query_id}\n{issued.plan_text}", file=sys.stderr)
+        return _follow_until_end(client, issued.query_id, options)
+
+
+def _follow(options: argparse.Namespace) -> int:
+    config = load_cluster(options.config)
+    with _client(config, _home_of(config, options.query_id)) as client:
+        return _follow_until_end(client, options.query_id, options)
+
+
+def _follow_until_end(client: Client, query_id: str, options: argparse.Namespace) -> int:
+    try:
+        followed = follow(client, query_id, options.out, options.format, lambda info, rows: None)
+    except NarrowsError as error:
+        hint = f"query {query_id} keeps its rows: narrows follow {query_id} takes them, narrows drop {query_id} ends it"
+        raise error if isinstance(error, DaemonUnreachableError) else NarrowsError(f"{error}\n{hint}") from None
+    if followed.detached:
+        again = f"narrows follow {query_id}, narrows drop {query_id}"
+        print(f"detached after {followed.rows:,} rows; {query_id} goes on ({again})", file=sys.stderr)
+        return 0
+    if followed.info.state != QueryState.COMPLETED:
+        raise NarrowsError(f"query {query_id} {followed.info.state}: {followed.info.reason}")
+    print(f"{followed.rows:,} rows, all that there are", file=sys.stderr)
+    return 0
+
+
+def _queries(options: argparse.Namespace) -> int:
+    found: list[pb.QueryInfo] = []
+    config = load_cluster(options.config)
+    for site in config.sites:
+        with _client(config, site.name) as client:
+            try:
+                found += client.queries()
+            except DaemonUnreachableError as error:
+                print(f"narrows: {error}", file=sys.stderr)
+    show_queries(Console(), found)
+    return 0
+
+
+def _drop(options: argparse.Namespace) -> int:
+    config = load_cluster(options.config)
+    with _client(config, _home_of(config, options.query_id)) as client:
+        client.drop(options.query_id)
+    print(f"query {options.query_id} is dropped", file=sys.stderr)
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    config = load_cluster(options.config)
+    statuses: dict[str, pb.StatusReply | str] = {}
+    for site in config.sites:
+        with _client(config, site.name) as client:
+            try:
+                statuses[site.name] = client.status()
+            except NarrowsError as error:
+                statuses[site.name] = str(error)
+    show_status(Console(), config.tau_ms, statuses)
+    return 0 if any(not isinstance(status, str) for status in statuses.values()) else 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    return run(
+        RunOptions(
+            config=options.config,
+            query=options.query,
+            at=options.at,
+            algorithm=options.algorithm,
+            out=options.out,
+            stats=options.stats,
+            speed=options.speed,
+            quiet=options.quiet,
+        )
+    )
+
+
+def _client(config: ClusterConfig, site: str) -> Client:
+    return Client(site, config.site(site).address)
+
+
+def _home_of(config: ClusterConfig, query_id: str) -> str:
+    """A query's id starts with its home: frankfurt-1."""
+    site = query_id.rpartition("-")[0]
+    if site not in [known.name for known in config.sites]:
+        raise QueryError(f"a query id requires the form SITE-NUMBER, as narrows queries shows; got {query_id!r}")
+    return site
+
+
+_COMMANDS = {
+    "node": _node,
+    "query": _query,
+    "follow": _follow,
+    "queries": _queries,
+    "drop": _drop,
+    "status": _status,
+    "run": _run,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""``stats.json``: what a run did, in figures. Its keys are a contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from node.io.latency import percentile_us
+from node.rpc import control_pb2 as pb
+
+STATS_VERSION = 1
+
+
+def run_stats(
+    plan_json: str, info: pb.QueryInfo, rows: int, seconds: float, statuses: Mapping[str, pb.StatusReply]
+) -> dict[str, Any]:
+    """The whole of stats.json."""
+    tuples = sum(stream.rows for status in statuses.values() for stream in status.streams)
+    views = [view for status in statuses.values() for view in status.views if view.query_id == info.query_id]
+    return {
+        "version": STATS_VERSION,
+        "query": info.text,
+        "query_id": info.query_id,
+        "state": info.state,
+        "plan": json.loads(plan_json),
+        "rows": rows,
+        "seconds": round(seconds, 3),
+        "tuples_per_second": round(tuples / max(seconds, 1e-9), 1),
+        "emit_latency_ms": _latency(info),
+        "sites": {site: _site(status) for site, status in statuses.items()},
+        "streams": {stream.name: _stream(site, stream) for site, s in statuses.items() for stream in s.streams},
+        "links": [_link(site, link) for site, status in statuses.items() for link in status.links],
+        "ship_all_bytes": {view.alias: view.ship_all_bytes for view in views},
+    }
+
+
+def _latency(info: pb.QueryInfo) -> dict[str, float | None]:
+    buckets = list(zip(info.latency_us_buckets, info.latency_rows, strict=True))
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    values = {name: percentile_us(buckets, share) for name, share in shares.items()}
+    return {name: None if value is None else value / 1000 for name, value in values.items()}
+
+
+def _site(status: pb.StatusReply) -> dict[str, Any]:
+    return {
+        "processing_seconds": round(status.engine_seconds + status.core_seconds, 4),
+        "engine_seconds": round(status.engine_seconds, 4),
+        "core_seconds": round(status.core_seconds, 4),
+        "cpu_seconds": round(status.cpu_seconds, 4),
+        "peak_rss_bytes": status.rss_bytes,
+        "ignored": dict(status.ignored),
+    }
+
+
+def _stream(site: str, stream: pb.StreamStatus) -> dict[str, Any]:
+    return {"site": site, "rows": stream.rows, "aside": stream.aside, "state": stream.state}
+
+
+def _link(site: str, link: pb.LinkStatus) -> dict[str, Any]:
+    by_kind = dict(sorted(link.sent_bytes.items()))
+    return {
+        "from": site,
+        "to": link.peer,
+        "bytes": sum(by_kind.values()),
+        "bytes_by_kind": by_kind,
+        "round_trip_ms": link.rtt_us / 1000 if link.HasField("rtt_us") else None,
+        "reconnects": link.reconnects,
+        "duplicates": link.duplicates,
+    }

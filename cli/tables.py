@@ -1,0 +1,119 @@
+"""Numbers people compare, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+from rich.table import Table
+
+from node.core.ticks import TICK_END, TICK_MIN
+from node.rpc import control_pb2 as pb
+
+
+def table(title: str, *columns: str) -> Table:
+    """A plain table; columns whose name starts with '>' are right-aligned."""
+    out = Table(title=title, title_justify="left", header_style="bold")
+    for column in columns:
+        out.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    return out
+
+
+def show_status(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply | str]) -> None:
+    """Sites, streams, links and windows; a site that does not answer is shown with the reason."""
+    _sites(console, statuses)
+    answering = {site: status for site, status in statuses.items() if isinstance(status, pb.StatusReply)}
+    _streams(console, tau_ms, answering)
+    _links(console, answering)
+    _windows(console, tau_ms, answering)
+
+
+def _sites(console: Console, statuses: Mapping[str, pb.StatusReply | str]) -> None:
+    out = table("Sites", "site", "state", ">up", ">busy", ">memory peak")
+    for site, status in statuses.items():
+        if isinstance(status, str):
+            out.add_row(site, f"[red]{status}[/red]", "", "", "")
+        else:
+            busy = status.engine_seconds + status.core_seconds
+            up = str(timedelta(seconds=round(status.uptime_seconds)))
+            out.add_row(site, "running", up, f"{busy:.1f} s", size_text(status.rss_bytes))
+    console.print(out)
+
+
+def _streams(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:
+    out = table("Streams", "stream", "site", "state", ">tuples", ">per second", "frontier", ">set aside")
+    for site, status in statuses.items():
+        for stream in status.streams:
+            state = stream.state + (f": {stream.reason}" if stream.reason else "")
+            out.add_row(
+                stream.name,
+                site,
+                state,
+                f"{stream.rows:,}",
+                f"{stream.rows_per_second:,.0f}",
+                tick_time(stream.frontier, tau_ms),
+                f"{stream.aside:,}",
+            )
+    console.print(out)
+
+
+def _links(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
+    out = table("Links", "from", "to", "state", ">round trip", ">sent", ">waiting", ">reconnects")
+    for site, status in statuses.items():
+        for link in status.links:
+            state = link.state if link.state == "up" else f"[red]{link.state}[/red] {link.trouble}"
+            rtt = f"{link.rtt_us / 1000:.1f} ms" if link.HasField("rtt_us") else ""
+            sent = size_text(sum(link.sent_bytes.values()))
+            out.add_row(site, link.peer, state, rtt, sent, size_text(link.backlog_bytes), str(link.reconnects))
+    console.print(out)
+
+
+def _windows(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:
+    rows = [(site, window) for site, status in statuses.items() for window in status.windows]
+    if not rows:
+        return
+    out = table("Windows", "site", "query", "window of", ">tuples", ">size", "sealed to", ">walks waiting")
+    for site, window in rows:
+        out.add_row(
+            site,
+            window.query_id,
+            window.alias,
+            f"{window.rows:,}",
+            size_text(window.nbytes),
+            tick_time(window.frontier, tau_ms),
+            str(window.waiting_walks),
+        )
+    console.print(out)
+
+
+def show_queries(console: Console, queries: list[pb.QueryInfo]) -> None:
+    """One line per query."""
+    out = table("Queries", "id", "home", "state", ">rows", "followed", "query")
+    for query in queries:
+        state = query.state + (f": {query.reason}" if query.reason else "")
+        out.add_row(query.query_id, query.home, state, f"{query.rows:,}", "yes" if query.followed else "no", query.text)
+    console.print(out)
+
+
+def tick_time(tick: int, tau_ms: int) -> str:
+    """The event time a frontier stands at."""
+    if tick <= TICK_MIN:
+        return "not started"
+    if tick >= TICK_END:
+        return "end"
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=tick * tau_ms)
+    except OverflowError:
+        return f"{tick * tau_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def size_text(nbytes: int) -> str:
+    """Bytes for people."""
+    size = float(nbytes)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1000
+    return f"{size:,.2f} GB"

@@ -1,0 +1,1 @@
+"""A small shop spread over three sites, to try Narrows with."""

@@ -1,0 +1,185 @@
+"""A shop with a site in Frankfurt, a card provider in Virginia and refunds in Singapore.
+
+Most orders are paid in ways this provider never sees, so few of them join: about
+15 percent are paid by card within a few seconds. Some payments name orders from
+long ago or orders that never were, some are sent twice, and times are milliseconds
+on a busy site, so ties occur. Same arguments, same bytes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+DEMO_QUERY = (
+    "SELECT o.id, o.customer, o.item, o.price_cents, p.method, p.amount_cents, p.risk_score "
+    "FROM orders [RANGE 10 SECONDS] AS o JOIN payments [RANGE 5 SECONDS] AS p ON o.id = p.order_id"
+)
+
+SITES = {"frankfurt": "orders", "virginia": "payments", "singapore": "refunds"}
+
+START_MS = 1_767_254_400_000
+FIRST_ORDER = 7_300_000
+PAID_RATE = 0.15
+#: Per paid order: payments sent a second time, for old orders, and for orders that never were.
+DOUBLE_RATE, OLD_RATE, UNKNOWN_RATE = 0.03, 0.10, 0.04
+REFUND_RATE = 0.02
+
+FIRST_NAMES = ("Anna", "Jonas", "Mei", "Lucas", "Fatima", "Noah", "Ines", "Oskar", "Priya", "Tom", "Yuki", "Clara")
+LAST_NAMES = ("Weber", "Martin", "Tan", "Rossi", "Kaya", "Novak", "Silva", "Berg", "Patel", "Jansen", "Sato", "Moreau")
+COUNTRIES = ("DE", "FR", "NL", "AT", "IT", "PL", "ES", "SE", "CH", "BE")
+CARD_COUNTRIES = (*COUNTRIES, "US", "GB", "SG")
+ITEMS = {
+    "running shoes": 8_990,
+    "rain jacket": 12_900,
+    "espresso beans 1kg": 1_890,
+    "desk lamp": 4_450,
+    "wireless mouse": 2_990,
+    "hiking backpack": 9_900,
+    "cotton t-shirt": 1_500,
+    "cast iron pan": 5_490,
+    "yoga mat": 2_790,
+    "bluetooth speaker": 6_990,
+    "board game": 3_690,
+    "notebook set": 1_290,
+}
+METHODS = ("visa", "mastercard", "amex", "maestro")
+REASONS = ("damaged in transit", "wrong size", "arrived late", "changed mind", "double charge")
+PLACES = (
+    "Please leave the parcel with the neighbour on floor",
+    "Deliver to the reception desk of building number",
+    "Ring twice and wait, the bell is slow, flat number",
+    "Put it in the parcel box behind the gate, box number",
+    "Hand it over only in person, please, at door number",
+)
+WISHES = (
+    "no plastic wrapping if you can",
+    "it is a birthday present, thank you",
+    "call ahead",
+    "any time after six in the evening is fine",
+    "the invoice goes to the company address",
+    "same size as my last order",
+)
+
+Ints = npt.NDArray[np.int64]
+
+
+def write_shop(folder: Path, seconds: int, orders_per_second: float, seed: int, ports: tuple[int, int, int]) -> Path:
+    """Write the three streams and the cluster file into ``folder``; returns the cluster file's path."""
+    random = np.random.default_rng(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    orders = make_orders(random, seconds, orders_per_second)
+    payments = make_payments(random, orders, seconds)
+    tables = {"orders": orders, "payments": payments, "refunds": make_refunds(random, payments)}
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+    cluster = folder / "cluster.toml"
+    cluster.write_text(cluster_text(ports))
+    return cluster
+
+
+def make_orders(random: np.random.Generator, seconds: int, orders_per_second: float) -> pa.Table:
+    """The orders: ids count up with time, prices follow the item and the quantity."""
+    rows = round(seconds * orders_per_second)
+    item = random.integers(0, len(ITEMS), rows)
+    quantity = 1 + random.poisson(0.4, rows)
+    price_each = np.array(list(ITEMS.values()), dtype=np.int64)[item]
+    return pa.table(
+        {
+            "id": FIRST_ORDER + np.arange(rows),
+            "ts": START_MS + np.sort(random.integers(0, seconds * 1_000, rows)),
+            "customer": pc.binary_join_element_wise(
+                pick(random, FIRST_NAMES, rows), pick(random, LAST_NAMES, rows), " "
+            ),
+            "country": pick(random, COUNTRIES, rows),
+            "item": pa.array(list(ITEMS)).take(pa.array(item)),
+            "quantity": quantity,
+            "price_cents": quantity * price_each,
+            "note": notes(random, rows),
+        }
+    )
+
+
+def make_payments(random: np.random.Generator, orders: pa.Table, seconds: int) -> pa.Table:
+    """The provider's payments: of recent orders, some twice, and some of orders nobody here knows."""
+    ids, times, prices = (np.asarray(orders[name]) for name in ("id", "ts", "price_cents"))
+    paid = np.flatnonzero(random.random(len(ids)) < PAID_RATE)
+    delay_ms = random.gamma(3.0, 900.0, len(paid)).astype(np.int64)
+    twice = np.flatnonzero(random.random(len(paid)) < DOUBLE_RATE)
+    strangers = stranger_ids(random, len(paid), len(ids))
+    order_id = np.concatenate([ids[paid], ids[paid][twice], strangers])
+    again_ms = random.integers(0, 2_000, len(twice))
+    stranger_ts = START_MS + random.integers(0, seconds * 1_000, len(strangers))
+    ts = np.concatenate([times[paid] + delay_ms, (times[paid] + delay_ms)[twice] + again_ms, stranger_ts])
+    stranger_cents = random.integers(990, 30_000, len(strangers))
+    amount = np.concatenate([prices[paid], prices[paid][twice], stranger_cents])
+    by_time = np.argsort(ts, kind="stable")
+    rows = len(ts)
+    return pa.table(
+        {
+            "payment_id": 910_000_000 + np.cumsum(random.integers(1, 30, rows)),
+            "order_id": order_id[by_time],
+            "ts": ts[by_time],
+            "method": pick(random, METHODS, rows),
+            "amount_cents": amount[by_time],
+            "card_country": pick(random, CARD_COUNTRIES, rows),
+            "card_last4": random.integers(0, 10_000, rows).astype(np.int16),
+            "risk_score": np.round(random.beta(1.5, 9.0, rows), 3),
+            "authorisation": pc.binary_join_element_wise("auth", numbers(random, 10**9, rows), "-"),
+        }
+    )
+
+
+def stranger_ids(random: np.random.Generator, paid: int, orders: int) -> Ints:
+    """Order ids from before the first order, and ids that no order will ever have."""
+    old = FIRST_ORDER - random.integers(1, 50_000, round(paid * OLD_RATE))
+    unknown = FIRST_ORDER + orders + random.integers(10**6, 2 * 10**6, round(paid * UNKNOWN_RATE))
+    return np.concatenate([old, unknown])
+
+
+def make_refunds(random: np.random.Generator, payments: pa.Table) -> pa.Table:
+    """Refunds of a few payments, seconds to minutes after them."""
+    chosen = np.flatnonzero(random.random(payments.num_rows) < REFUND_RATE)
+    delay_ms = random.integers(5_000, 120_000, len(chosen))
+    ts = np.asarray(payments["ts"])[chosen] + delay_ms
+    source = payments.take(pa.array(chosen[np.argsort(ts, kind="stable")]))
+    return pa.table(
+        {
+            "refund_id": 40_000 + np.arange(len(chosen)),
+            "payment_id": source["payment_id"],
+            "order_id": source["order_id"],
+            "ts": np.sort(ts),
+            "amount_cents": source["amount_cents"],
+            "reason": pick(random, REASONS, len(chosen)),
+        }
+    )
+
+
+def pick(random: np.random.Generator, choices: tuple[str, ...], rows: int) -> pa.Array:
+    """Strings drawn evenly."""
+    return pa.array(choices).take(pa.array(random.integers(0, len(choices), rows)))
+
+
+def numbers(random: np.random.Generator, below: int, rows: int) -> pa.Array:
+    """Random numbers as strings."""
+    return pa.array(random.integers(1, below, rows)).cast(pa.string())
+
+
+def notes(random: np.random.Generator, rows: int) -> pa.Array:
+    """What customers write to the courier, 60 to 120 bytes."""
+    place = pc.binary_join_element_wise(pick(random, PLACES, rows), numbers(random, 400, rows), " ")
+    return pc.binary_join_element_wise(place, pick(random, WISHES, rows), ", ")
+
+
+def cluster_text(ports: tuple[int, int, int]) -> str:
+    """The cluster file: three sites on this machine, one stream each; paths are relative to the file."""
+    lines = ['tau = "100ms"', 'engine = "native"']
+    for (site, stream), port in zip(SITES.items(), ports, strict=True):
+        lines += ["", f"[site.{site}]", f'listen = "127.0.0.1:{port}"']
+        lines += ["", f"[site.{site}.stream.{stream}]", f'path = "{stream}.parquet"', 'ts = "ts"', 'unit = "ms"']
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""One Narrows daemon: the protocol core, and the IO around it."""

@@ -1,0 +1,482 @@
+"""cluster.toml, checked completely before anything starts.
+
+A daemon that finds a wrong setting after an hour of replay has wasted the hour, and an operator who
+is told one mistake at a time fixes a file with five mistakes in five rounds. So the whole file is
+checked first and every problem is reported, each on one line that names the file, the dotted key,
+what was required and what came.
+
+Whether the streams' files exist is not asked here: every site reads the same cluster.toml, but only
+has its own files. ``node.io.sources.check_sources`` asks that, for the sites that run on a machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+from planner.errors import NarrowsError
+from planner.model import TimeUnit
+
+T = TypeVar("T")
+
+DAY_MS = 86_400_000
+TAU_MAX_MS = DAY_MS
+# In nanoseconds, the finest unit, this still stays below the 2**62 that event times stay below.
+LATENESS_MAX_MS = 36_500 * DAY_MS
+
+_DURATION = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|s|min|h)")
+_DURATION_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
+_ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<name>[A-Za-z0-9_.-]+)):(?P<port>[1-9][0-9]{0,4})")
+_HOST_NAME = re.compile(
+    r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
+)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_CLUSTER_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_SITE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_STREAM_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_SHOWN_CHARS = 80
+
+
+def _printable(text: str) -> str:
+    """One line that is safe on a terminal, whatever a file's name or content brought into it."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+class SourceFormat(StrEnum):
+    """How the rows of a stream's file are written."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+_SUFFIXES = {
+    ".parquet": SourceFormat.PARQUET,
+    ".csv": SourceFormat.CSV,
+    ".jsonl": SourceFormat.JSONL,
+    ".ndjson": SourceFormat.JSONL,
+    ".json": SourceFormat.JSONL,
+}
+_UNITS = {"ms": TimeUnit.MS, "us": TimeUnit.US, "ns": TimeUnit.NS}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the configuration; ``key`` is empty when the whole file is meant."""
+
+    file: str
+    key: str
+    required: str
+    got: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.key}" if self.key else self.file
+        return _printable(f"{where}: required {self.required}; got {self.got}")
+
+
+class ConfigError(NarrowsError):
+    """The configuration is wrong; the text has one line per problem."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class StreamConfig:
+    """One stream of a site; ``unit`` is None unless the file sets it."""
+
+    key: str
+    name: str
+    site: str
+    path: Path
+    format: SourceFormat
+    ts: str
+    unit: TimeUnit | None
+    lateness_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SiteConfig:
+    """One site; ``address`` is what the others dial, ``listen`` what its daemon binds."""
+
+    name: str
+    listen: str
+    address: str
+    streams: tuple[StreamConfig, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """A cluster.toml that passed every check; paths in it are absolute, except its own."""
+
+    path: Path
+    name: str
+    tau_ms: int
+    engine: str
+    late_dir: Path
+    sites: tuple[SiteConfig, ...]
+
+    def site(self, name: str) -> SiteConfig:
+        """The site called ``name``; a ConfigError that lists the known ones when there is none."""
+        for site in self.sites:
+            if site.name == name:
+                return site
+        required = one_of([site.name for site in self.sites], name)
+        raise ConfigError(Problem(str(self.path), "site", required, shown(name)))
+
+
+class _RefusedError(ValueError):
+    """A value that does not fit; the caller knows the key it belongs to."""
+
+    def __init__(self, required: str, got: str) -> None:
+        super().__init__(f"required {required}; got {got}")
+        self.required = required
+        self.got = got
+
+
+def shown(value: object) -> str:
+    """A TOML value as it appears in a message: on one line, and not longer than is useful."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "an array"
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, bool | str) else str(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+
+
+def one_of(choices: Iterable[str], got: str) -> str:
+    """The allowed words, and the one that was probably meant; of one or two letters nothing can be guessed."""
+    known = sorted(choices)
+    text = ("one of " if len(known) > 1 else "") + ", ".join(shown(choice) for choice in known)
+    near = difflib.get_close_matches(got, known, n=1) if len(got) > 2 else []
+    return f"{text} (did you mean {shown(near[0])}?)" if near else text
+
+
+def dotted(*parts: str) -> str:
+    """A key as TOML writes it; parts that are not bare words are quoted."""
+    return ".".join(part if _BARE_KEY.fullmatch(part) else shown(part) for part in parts)
+
+
+def parse_duration_ms(text: str) -> int:
+    """Whole milliseconds in a duration such as "100ms", "1.5s", "10min" or "2h"; ValueError otherwise.
+
+    A fraction of a millisecond is refused, not rounded: tau cuts event time, and a cut somewhere other
+    than where the operator wrote it would change which batch a tuple is in.
+    """
+    required = 'a duration in whole milliseconds such as "100ms", "1.5s", "10min" or "2h"'
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise _RefusedError(required, shown(text))
+    length = Fraction(match[1]) * _DURATION_UNITS_MS[match[2]]
+    if length.denominator != 1:
+        raise _RefusedError(required, shown(text))
+    return int(length)
+
+
+def _duration_between(low_ms: int, high_ms: int, bounds: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        length = parse_duration_ms(text)
+        if not low_ms <= length <= high_ms:
+            raise _RefusedError(f"a duration {bounds}", shown(text))
+        return length
+
+    return parse
+
+
+_tau = _duration_between(1, TAU_MAX_MS, 'from "1ms" to "24h"')
+_lateness = _duration_between(0, LATENESS_MAX_MS, 'from "0ms" to "876000h"')
+
+
+def _matching(pattern: re.Pattern[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if pattern.fullmatch(text) is None:
+            raise _RefusedError(f"a name that matches {pattern.pattern}", shown(text))
+        return text
+
+    return parse
+
+
+def _choice(choices: dict[str, T]) -> Callable[[str], T]:
+    def parse(text: str) -> T:
+        if text not in choices:
+            raise _RefusedError(one_of(choices, text), shown(text))
+        return choices[text]
+
+    return parse
+
+
+def _engine(text: str) -> str:
+    if text == "spark":
+        raise _RefusedError('"native"', '"spark", which is not built yet')
+    return _choice({"native": "native"})(text)
+
+
+def _non_empty(what: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not text or "\0" in text:
+            raise _RefusedError(what, shown(text))
+        return text
+
+    return parse
+
+
+def _endpoint_parts(text: str) -> tuple[str, int]:
+    """Host and port in one canonical spelling, so that two spellings of one endpoint compare equal."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or int(match["port"]) > 65_535:
+        raise ValueError(text)
+    return _canonical_host(match["v6"], match["name"]), int(match["port"])
+
+
+def _canonical_host(v6: str | None, name: str | None) -> str:
+    if v6 is not None:
+        return str(ipaddress.IPv6Address(v6))
+    assert name is not None
+    if re.fullmatch(r"[0-9.]+", name):
+        return str(ipaddress.IPv4Address(name))
+    if len(name) > 253 or _HOST_NAME.fullmatch(name) is None:
+        raise ValueError(name)
+    return name.lower().removesuffix(".")
+
+
+def _endpoint(text: str) -> str:
+    try:
+        _endpoint_parts(text)
+    except ValueError:
+        raise _RefusedError('"host:port", port 1..65535, IPv6 as "[::1]:7701"', shown(text)) from None
+    return text
+
+
+def _is_wildcard(endpoint: str) -> bool:
+    return _endpoint_parts(endpoint)[0] in ("0.0.0.0", "::")  # noqa: S104 (compared with, not bound)
+
+
+class _Table:
+    """One table of the file: reads its keys and notes what is wrong with them.
+
+    Readers return a placeholder for a wrong value so that checking goes on; ``load_cluster`` raises
+    when anything was noted, so no placeholder leaves this module.
+    """
+
+    def __init__(self, file: str, key: tuple[str, ...], values: dict[str, Any], problems: list[Problem]) -> None:
+        self._file = file
+        self._key = key
+        self._values = values
+        self._problems = problems
+
+    @property
+    def key(self) -> str:
+        return dotted(*self._key)
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def is_empty(self, name: str) -> bool:
+        """Whether nothing stands under ``name``, not even something wrong."""
+        return bool(self._values.get(name, {}) == {})
+
+    def note(self, name: str, required: str, got: str) -> None:
+        """Record a problem of one key of this table."""
+        self._problems.append(Problem(self._file, dotted(*self._key, name), required, got))
+
+    def check_name(self, parse: Callable[[str], str]) -> None:
+        """Check the last part of this table's own key."""
+        try:
+            parse(self._key[-1])
+        except _RefusedError as error:
+            self._problems.append(Problem(self._file, self.key, error.required, error.got))
+
+    def only(self, *known: str) -> None:
+        """Refuse every key that is not in ``known``: a misspelt option must not be ignored."""
+        for name in self._values:
+            if name not in known:
+                self.note(name, one_of(known, name), f"the unknown key {shown(name)}")
+
+    def text(self, name: str, what: str, parse: Callable[[str], T], default: T, *, required: bool = False) -> T:
+        """The parsed value of a text key; ``what`` says in messages what the key is for."""
+        if name not in self._values:
+            if required:
+                self.note(name, what, "nothing")
+            return default
+        value = self._values[name]
+        if not isinstance(value, str):
+            self.note(name, what, shown(value))
+            return default
+        try:
+            return parse(value)
+        except _RefusedError as error:
+            self.note(name, error.required, error.got)
+            return default
+
+    def tables(self, name: str) -> list[tuple[str, _Table]]:
+        """The tables under ``name``; wrong types are noted and left out."""
+        group = self._values.get(name, {})
+        if not isinstance(group, dict):
+            self.note(name, f"tables [{dotted(*self._key, name)}.NAME]", shown(group))
+            return []
+        inner = _Table(self._file, (*self._key, name), group, self._problems)
+        found = []
+        for child, values in group.items():
+            if isinstance(values, dict):
+                found.append((child, _Table(self._file, (*inner._key, child), values, self._problems)))
+            else:
+                inner.note(child, "a table", shown(values))
+        return found
+
+
+def load_cluster(path: Path) -> ClusterConfig:
+    """Read and check a cluster.toml; one ConfigError with every problem when something is wrong."""
+    path = Path(path)
+    problems: list[Problem] = []
+    table = _Table(str(path), (), _read_toml(path), problems)
+    config = _cluster(table, path)
+    _check_stream_names(config, problems)
+    _check_endpoints(config, problems)
+    if problems:
+        raise ConfigError(*problems)
+    return config
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """The parsed file; a byte order mark is allowed because editors add it unasked."""
+    file = str(path)
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigError(Problem(file, "", "a readable TOML file", "no such file")) from None
+    except IsADirectoryError:
+        raise ConfigError(Problem(file, "", "a readable TOML file", "a directory")) from None
+    except OSError as error:
+        raise ConfigError(Problem(file, "", "a readable TOML file", error.strerror or str(error))) from None
+    except UnicodeDecodeError as error:
+        got = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
+        raise ConfigError(Problem(file, "", "UTF-8 text", got)) from None
+    except RecursionError:
+        raise ConfigError(Problem(file, "", "valid TOML", "values nested too deeply")) from None
+    except ValueError as error:
+        raise ConfigError(Problem(file, "", "valid TOML", str(error))) from None
+
+
+def _cluster(table: _Table, path: Path) -> ClusterConfig:
+    table.only("cluster", "tau", "engine", "late_dir", "site")
+    base = path.parent.absolute()
+    config = ClusterConfig(
+        path=path,
+        name=table.text("cluster", "a name in quotes", _matching(_CLUSTER_NAME), "narrows"),
+        tau_ms=table.text("tau", 'a duration such as "100ms"', _tau, 1, required=True),
+        engine=table.text("engine", '"native"', _engine, "native"),
+        late_dir=base / table.text("late_dir", "a directory", _non_empty("a directory"), "late"),
+        sites=tuple(_site(name, site, base) for name, site in table.tables("site")),
+    )
+    if _is_file(config.late_dir):
+        table.note("late_dir", "a directory", f"the file {config.late_dir}")
+    if table.is_empty("site"):
+        table.note("site", "at least one [site.NAME] table", "none")
+    return config
+
+
+def _is_file(path: Path) -> bool:
+    """Whether something other than a directory is there; what cannot be looked at is not judged here."""
+    try:
+        return path.exists() and not path.is_dir()
+    except OSError:
+        return False
+
+
+def _site(name: str, table: _Table, base: Path) -> SiteConfig:
+    table.check_name(_matching(_SITE_NAME))
+    table.only("listen", "address", "stream")
+    listen = table.text("listen", '"host:port"', _endpoint, "", required=True)
+    address = table.text("address", '"host:port"', _endpoint, "" if table.has("address") else listen)
+    streams = tuple(_stream(child, name, stream, base) for child, stream in table.tables("stream"))
+    return SiteConfig(name, listen, address, streams)
+
+
+def _stream(name: str, site: str, table: _Table, base: Path) -> StreamConfig:
+    table.check_name(_matching(_STREAM_NAME))
+    table.only("path", "format", "ts", "unit", "lateness")
+    path = table.text("path", "a file name", _non_empty("a file name"), "", required=True)
+    return StreamConfig(
+        key=table.key,
+        name=name,
+        site=site,
+        path=base / path,
+        format=_format(table, path),
+        ts=table.text("ts", "the name of the event-time column", _non_empty("a column name"), "", required=True),
+        unit=_unit(table),
+        lateness_ms=table.text("lateness", 'a duration such as "0ms"', _lateness, 0),
+    )
+
+
+def _unit(table: _Table) -> TimeUnit | None:
+    if not table.has("unit"):
+        return None
+    return table.text("unit", one_of(_UNITS, ""), _choice(_UNITS), TimeUnit.MS)
+
+
+def _format(table: _Table, path: str) -> SourceFormat:
+    """The format key decides, else the end of the file's name."""
+    if table.has("format"):
+        formats = {name.value: name for name in SourceFormat}
+        return table.text("format", one_of(formats, ""), _choice(formats), SourceFormat.PARQUET)
+    suffix = Path(path).suffix.lower()
+    if path and suffix not in _SUFFIXES:
+        table.note("path", f"a name that ends in {', '.join(_SUFFIXES)}, or the key format", shown(path))
+    return _SUFFIXES.get(suffix, SourceFormat.PARQUET)
+
+
+def _check_stream_names(config: ClusterConfig, problems: list[Problem]) -> None:
+    """A query names streams without their sites, so a name must mean one stream in the whole cluster."""
+    seen: dict[str, str] = {}
+    for stream in (stream for site in config.sites for stream in site.streams):
+        if stream.name in seen:
+            got = f"{shown(stream.name)}, which is also {seen[stream.name]}"
+            problems.append(Problem(str(config.path), stream.key, "a stream name used once in the cluster", got))
+        seen.setdefault(stream.name, stream.key)
+
+
+def _check_endpoints(config: ClusterConfig, problems: list[Problem]) -> None:
+    """No two sites behind one endpoint.
+
+    One exception: on different machines every daemon may listen on 0.0.0.0 and the same port, as
+    long as the others are told an address to dial. A wildcard is never such an address.
+    """
+    listening = _Claims(str(config.path), problems)
+    dialled = _Claims(str(config.path), problems)
+    for site in config.sites:
+        listen_key, address_key = (dotted("site", site.name, name) for name in ("listen", "address"))
+        clash = bool(site.listen) and not _is_wildcard(site.listen) and not listening.claim(listen_key, site.listen)
+        if not site.address or (clash and site.address == site.listen):
+            continue
+        if not _is_wildcard(site.address):
+            dialled.claim(listen_key if site.address == site.listen else address_key, site.address)
+        elif len(config.sites) > 1:
+            got = f"{shown(site.address)}, which names no machine"
+            problems.append(Problem(str(config.path), address_key, '"host:port" that the other sites can dial', got))
+
+
+class _Claims:
+    """Endpoints that are taken, and by which key."""
+
+    def __init__(self, file: str, problems: list[Problem]) -> None:
+        self._file = file
+        self._problems = problems
+        self._taken: dict[tuple[str, int], str] = {}
+
+    def claim(self, key: str, endpoint: str) -> bool:
+        """Take an endpoint; False, with a note, when another key has it."""
+        owner = self._taken.setdefault(_endpoint_parts(endpoint), key)
+        if owner != key:
+            got = f"{shown(endpoint)}, which is also {owner}"
+            self._problems.append(Problem(self._file, key, "an endpoint that no other site has", got))
+        return owner == key

@@ -1,0 +1,1 @@
+"""The protocol: events in, effects out. No clock, socket, file, thread or randomness."""

@@ -1,0 +1,107 @@
+"""Everything a site can ask of the world, as commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from node.core.engine import Op
+from node.core.messages import Message
+from node.core.ticks import Span
+
+
+class QueryState(StrEnum):
+    """The life of a query, as its home site sees it."""
+
+    PREPARING = "preparing"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+    @property
+    def ended(self) -> bool:
+        return self in (QueryState.COMPLETED, QueryState.FAILED, QueryState.DROPPED)
+
+
+class IgnoreReason(StrEnum):
+    """Why something received was set aside without harm. Labels of a counter."""
+
+    UNKNOWN_QUERY = "unknown query"
+    QUERY_ENDED = "query ended"
+    DUPLICATE_WALK = "duplicate walk"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Give the message to the link with ``peer``, after those sent before."""
+
+    peer: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSource:
+    """Read more of a stream; answered by one RowsArrived or SourceFailed."""
+
+    stream: str
+    origin_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOp:
+    """An engine operation, after those asked for before. Probes are answered under ``op_id``."""
+
+    op_id: int
+    query_id: str
+    op: Op
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRows:
+    """Keep the result rows of a walk; answered by RowsStored. The seam for durable storage."""
+
+    query_id: str
+    head: str
+    span: Span
+    sealed_at_us: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Tuples that are in no batch: write them to the side file."""
+
+    stream: str
+    rows: pa.RecordBatch
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportQuery:
+    """A query issued here changed its state."""
+
+    query_id: str
+    state: QueryState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteIgnored:
+    """Something was ignored, harmlessly."""
+
+    reason: IgnoreReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlamePeer:
+    """A peer sent something wrong: show it to the operator."""
+
+    peer: str
+    reason: str
+
+
+Effect = BlamePeer | Send | ReadSource | RunOp | StoreRows | SetAside | ReportQuery | NoteIgnored

@@ -1,0 +1,121 @@
+"""Everything that can happen to a site, as past facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from node.core.messages import Message
+from node.core.ticks import Span
+from planner.model import Plan, StreamInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RowsArrived:
+    """The source of a stream answered ReadSource.
+
+    ``ts`` is the event time of each row in the stream's unit, null where it has none.
+    ``watermark``: the source promises that what follows is not older, beyond what the rows themselves say.
+    """
+
+    stream: str
+    rows: pa.RecordBatch
+    ts: pa.Int64Array
+    watermark: int | None
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFailed:
+    """The source of a stream cannot go on."""
+
+    stream: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFinished:
+    """The engine answered probe ``op_id``."""
+
+    op_id: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFailed:
+    """The engine could not do the operations of this query."""
+
+    query_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowsStored:
+    """The sink's store has the rows of this walk."""
+
+    query_id: str
+    head: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """The sink's store could not keep rows of this query."""
+
+    query_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGreeted:
+    """A link came up; these are the peer's streams."""
+
+    peer: str
+    streams: tuple[StreamInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStateLost:
+    """What the peer knew of our queries is gone: it was restarted, or what it sent could not be read."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceived:
+    """A peer said something; each message once, in order."""
+
+    peer: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class QueryIssued:
+    """A client asked this site, the query's home, to run a plan."""
+
+    query_id: str
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class DropRequested:
+    """A client asked this site to end a query that was issued here."""
+
+    query_id: str
+
+
+Event = (
+    RowsArrived
+    | SourceFailed
+    | ProbeFinished
+    | EngineFailed
+    | RowsStored
+    | StoreFailed
+    | PeerGreeted
+    | PeerStateLost
+    | MessageReceived
+    | QueryIssued
+    | DropRequested
+)

@@ -1,0 +1,57 @@
+"""A query at its home: the site where it was issued, which installs it everywhere and is its sink.
+
+Installation has two phases. Every site prepares, or refuses; when all are
+ready, home starts the query at the latest of their frontiers, so every site can
+serve it from that tick on. If one refuses, none starts.
+"""
+
+from __future__ import annotations
+
+from node.core.effects import QueryState
+from node.core.messages import Prepare, Prepared, Start
+from node.core.sink import Sink
+from node.core.ticks import TICK_MIN
+from planner.model import Plan
+
+
+class HomeQuery:
+    """State of one query that was issued here."""
+
+    def __init__(self, query_id: str, plan: Plan) -> None:
+        self.query_id = query_id
+        self.plan = plan
+        self.state = QueryState.PREPARING
+        self.reason = ""
+        self.sink: Sink | None = None
+        self._waiting = list(plan.sites)
+        self._frontier = TICK_MIN
+        self._origins: list[int] = []
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Sites that have not answered Prepare."""
+        return tuple(self._waiting)
+
+    def prepare(self) -> Prepare:
+        """What every site is asked."""
+        query = self.plan.query
+        streams = {ref.stream.name: ref.stream for ref in query.streams}
+        return Prepare(self.query_id, query.text, self.plan.sink, self.plan.sequences, tuple(streams.values()))
+
+    def prepared(self, site: str, answer: Prepared) -> Start | None:
+        """A site is ready; the message for all of them once it was the last."""
+        if site not in self._waiting:
+            return None
+        self._waiting.remove(site)
+        self._frontier = max(self._frontier, answer.frontier)
+        if answer.origin_us is not None:
+            self._origins.append(answer.origin_us)
+        if self._waiting:
+            return None
+        self.state = QueryState.RUNNING
+        self.sink = Sink(self.plan.query.aliases, self._frontier)
+        return Start(self.query_id, self._frontier, min(self._origins, default=None))
+
+    def end(self, state: QueryState, reason: str) -> None:
+        self.state = state
+        self.reason = reason

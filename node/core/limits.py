@@ -1,0 +1,39 @@
+"""Every bound of the protocol, with its unit and its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.core.errors import invariant
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that the simulator tightens to reach rare paths; the daemon uses the defaults."""
+
+    #: A source is not read further while this much of it is sealed but not done.
+    ahead_bytes_max: int = 64 * MIB
+    #: The same in batches, so that tiny ticks cannot pile up without end.
+    ahead_batches_max: int = 256
+    #: One frame on the wire. gRPC refuses 4 MiB; small parts let acknowledgements pass between them.
+    part_bytes_max: int = 1 * MIB
+    #: One message of several parts; more than any honest batch, less than what would hurt.
+    message_bytes_max: int = 512 * MIB
+    #: Sent and not acknowledged: what a fast long link needs, and all that a cut can make us repeat.
+    inflight_bytes_max: int = 8 * MIB
+    #: Received and not acknowledged: an acknowledgement goes out at once beyond this.
+    ack_bytes: int = 256 * 1024
+    #: An acknowledgement waits at most this long for a message to ride on.
+    ack_us: int = 50_000
+    #: How often a link measures its round trip.
+    ping_us: int = 2_000_000
+    #: A link that heard nothing for this long is taken for dead and dialled again.
+    silence_us: int = 10_000_000
+
+    def __post_init__(self) -> None:
+        invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")
+        invariant(self.part_bytes_max < 4 * MIB, "limits: a part must fit in a gRPC message")
+        invariant(self.ack_bytes < self.inflight_bytes_max, "limits: acknowledge before the sender stalls")
+        invariant(self.ping_us * 2 < self.silence_us, "limits: silence must outlast two pings")

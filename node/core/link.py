@@ -1,0 +1,374 @@
+"""The link between two sites: every message once, in order, whatever happens to connections.
+
+Messages are cut into numbered parts. The sender keeps a part until the peer has
+acknowledged it; after a reconnect it repeats what the peer does not have yet.
+The receiver takes only the next number: an earlier one is a repetition and is
+dropped, a later one is a gap and closes the connection, whose successor fills it.
+
+Both sides open with Hello. It names the session (one life of a daemon) each side
+believes it is talking to, so a restarted peer is noticed and never resumed.
+
+    DOWN --opened--> GREETING --Hello--> UP --closed--> DOWN
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from node.core.errors import PeerProtocolError, PeerRefusedError, invariant
+from node.core.limits import Limits
+
+#: Raised whenever two builds would not understand each other.
+PROTOCOL_VERSION = 1
+
+
+class Kind(IntEnum):
+    """What the bytes of a frame are for; the ledger is kept by it."""
+
+    CONTROL = 0
+    TUPLES = 1
+    SYNC = 2
+    RESULTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First frame in each direction."""
+
+    version: int
+    cluster: str
+    tau_ms: int
+    site: str
+    peer: str
+    session: int
+    #: The peer's session as last seen, 0 if never; ``expects`` counts within it.
+    peer_session: int
+    #: Number of the next part wanted from the peer.
+    expects: int
+    #: What the site says about itself; the link does not look inside.
+    about: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A numbered piece of a message. ``more`` follows, or it is the last of its message."""
+
+    seq: int
+    kind: Kind
+    more: bool
+    checksum: int
+    payload: bytes
+    #: Everything of the other direction before this number has arrived.
+    ack: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Everything of the other direction before ``expects`` has arrived."""
+
+    expects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Asks for a Pong with the same number."""
+
+    sent_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Answers a Ping."""
+
+    sent_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The last frame to a peer that may not talk to us."""
+
+    reason: str
+
+
+Frame = Hello | Part | Ack | Ping | Pong | Refuse
+
+
+def checksum(seq: int, kind: int, more: bool, payload: bytes) -> int:
+    """CRC-32 of a part, its number and kind included, so that a part cannot pass for another."""
+    return zlib.crc32(payload, zlib.crc32(b"%d/%d/%d" % (seq, kind, more)))
+
+
+class LinkState(Enum):
+    """Where a link stands."""
+
+    DOWN = "down"
+    GREETING = "greeting"
+    UP = "up"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this daemon is to its peers."""
+
+    cluster: str
+    tau_ms: int
+    site: str
+    session: int
+    about: bytes
+
+
+@dataclass(slots=True)
+class LinkNews:
+    """What one call to a link led to, in order of kind."""
+
+    frames: list[Frame]
+    messages: list[tuple[Kind, bytes]]
+    about: bytes | None = None
+    peer_restarted: bool = False
+    close: str | None = None
+
+
+class Link:
+    """One side of a link."""
+
+    def __init__(self, me: Identity, peer: str, limits: Limits) -> None:
+        self._me = me
+        self.peer = peer
+        self._limits = limits
+        self.state = LinkState.DOWN
+        #: Why it is down, for people.
+        self.trouble = "not connected yet"
+        self.rtt_us: int | None = None
+        self.duplicates = 0
+        self.reconnects = 0
+        self._peer_session = 0
+        self._seq_next = 1
+        self._flying: deque[Part] = deque()
+        self._flying_bytes = 0
+        self._waiting: deque[Part] = deque()
+        self._waiting_bytes = 0
+        self._expects = 1
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._unacked_bytes = 0
+        self._ack_due_us: int | None = None
+        self._heard_at_us = 0
+        self._pinged_at_us = 0
+
+    @property
+    def backlog_bytes(self) -> int:
+        """What the peer does not have yet."""
+        return self._flying_bytes + self._waiting_bytes
+
+    # -- connection ---------------------------------------------------------------------------
+
+    def opened(self, now_us: int) -> LinkNews:
+        """A connection exists: greet. Whatever flew on the old one and was not acknowledged waits again."""
+        self._ground()
+        self.state = LinkState.GREETING
+        self._heard_at_us = now_us
+        me = self._me
+        hello = Hello(
+            PROTOCOL_VERSION,
+            me.cluster,
+            me.tau_ms,
+            me.site,
+            self.peer,
+            me.session,
+            self._peer_session,
+            self._expects,
+            me.about,
+        )
+        return LinkNews([hello], [])
+
+    def closed(self, reason: str) -> None:
+        """The connection is gone; messages wait for the next one."""
+        if self.state is LinkState.DOWN:
+            return
+        if self.state is LinkState.UP:
+            self.reconnects += 1
+            self.trouble = reason
+        elif not self.trouble.startswith("refused"):
+            self.trouble = reason
+        self._ground()
+        self.state = LinkState.DOWN
+
+    def _ground(self) -> None:
+        self._waiting.extendleft(reversed(self._flying))
+        self._waiting_bytes += self._flying_bytes
+        self._flying.clear()
+        self._flying_bytes = 0
+        self._ack_due_us = None
+        self._unacked_bytes = 0
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def send(self, kind: Kind, payload: bytes) -> LinkNews:
+        """Queue a message; the frames that may leave now."""
+        invariant(len(payload) <= self._limits.message_bytes_max, f"link requires smaller messages; got {len(payload)}")
+        size = self._limits.part_bytes_max
+        for start in range(0, max(1, len(payload)), size):
+            piece = payload[start : start + size]
+            more = start + size < len(payload)
+            seq = self._seq_next
+            self._seq_next += 1
+            self._waiting.append(Part(seq, kind, more, checksum(seq, kind, more, piece), piece, 0))
+            self._waiting_bytes += len(piece)
+        news = LinkNews([], [])
+        self._pump(news)
+        return news
+
+    def _pump(self, news: LinkNews) -> None:
+        if self.state is not LinkState.UP:
+            return
+        while self._waiting and self._flying_bytes < self._limits.inflight_bytes_max:
+            waiting = self._waiting.popleft()
+            part = Part(
+                waiting.seq, waiting.kind, waiting.more, waiting.checksum, waiting.payload, self._acknowledge_now()
+            )
+            self._waiting_bytes -= len(part.payload)
+            self._flying.append(part)
+            self._flying_bytes += len(part.payload)
+            news.frames.append(part)
+
+    def _acknowledge_now(self) -> int:
+        self._ack_due_us = None
+        self._unacked_bytes = 0
+        return self._expects
+
+    # -- receiving ----------------------------------------------------------------------------
+
+    def received(self, frame: Frame, now_us: int) -> LinkNews:
+        """Take a frame of the current connection. What is wrong with it, if anything, closes the connection."""
+        news = LinkNews([], [])
+        self._heard_at_us = now_us
+        try:
+            self._receive(frame, now_us, news)
+        except PeerRefusedError as error:
+            self.trouble = f"refused: {error}"
+            news.frames.append(Refuse(str(error)))
+            news.close = self.trouble
+        except PeerProtocolError as error:
+            news.close = f"{self.peer} broke the protocol: {error}"
+        return news
+
+    def _receive(self, frame: Frame, now_us: int, news: LinkNews) -> None:
+        if isinstance(frame, Refuse):
+            self.trouble = f"refused by {self.peer}: {frame.reason}"
+            news.close = self.trouble
+        elif isinstance(frame, Hello):
+            self._on_hello(frame, news)
+        elif self.state is not LinkState.UP:
+            raise PeerProtocolError(f"link requires Hello first; got {type(frame).__name__}")
+        elif isinstance(frame, Part):
+            self._on_ack(frame.ack)
+            self._on_part(frame, now_us, news)
+            self._pump(news)
+        elif isinstance(frame, Ack):
+            self._on_ack(frame.expects)
+            self._pump(news)
+        elif isinstance(frame, Ping):
+            news.frames.append(Pong(frame.sent_at_us))
+        else:
+            self.rtt_us = max(0, now_us - frame.sent_at_us)
+
+    def _on_hello(self, hello: Hello, news: LinkNews) -> None:
+        if self.state is not LinkState.GREETING:
+            raise PeerProtocolError("link requires one Hello; got a second")
+        self._check_identity(hello)
+        if hello.session != self._peer_session:
+            news.peer_restarted = self._peer_session != 0
+            self._meet(hello.session)
+        # A peer that knew another life of ours counts in numbers that no longer mean anything.
+        wanted = hello.expects if hello.peer_session == self._me.session else 1
+        self._forget_before(wanted)
+        self.state = LinkState.UP
+        self.trouble = ""
+        news.about = hello.about
+        self._pump(news)
+
+    def _check_identity(self, hello: Hello) -> None:
+        me = self._me
+        for what, required, got in (
+            ("protocol version", PROTOCOL_VERSION, hello.version),
+            ("cluster", me.cluster, hello.cluster),
+            ("tau in ms", me.tau_ms, hello.tau_ms),
+            ("a call for site", me.site, hello.peer),
+            ("a call from site", self.peer, hello.site),
+        ):
+            if required != got:
+                raise PeerRefusedError(f"site {me.site} requires {what} {required!r}; got {got!r} from {hello.site!r}")
+
+    def _meet(self, session: int) -> None:
+        """Start over with a peer in a new life: what was meant for its old one means nothing to it."""
+        if self._peer_session != 0:
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            self._seq_next = 1
+        self._peer_session = session
+        self._expects = 1
+        self._parts.clear()
+        self._parts_bytes = 0
+
+    def _forget_before(self, wanted: int) -> None:
+        oldest = self._waiting[0].seq if self._waiting else self._seq_next
+        if not oldest <= wanted <= self._seq_next:
+            raise PeerProtocolError(f"link keeps parts {oldest} to {self._seq_next}; the peer wants {wanted}")
+        while self._waiting and self._waiting[0].seq < wanted:
+            self._waiting_bytes -= len(self._waiting.popleft().payload)
+
+    def _on_ack(self, expects: int) -> None:
+        sent_next = self._flying[-1].seq + 1 if self._flying else None
+        if sent_next is not None and expects > sent_next:
+            raise PeerProtocolError(
+                f"link has sent parts up to {sent_next - 1}; got an acknowledgement for {expects - 1}"
+            )
+        while self._flying and self._flying[0].seq < expects:
+            self._flying_bytes -= len(self._flying.popleft().payload)
+
+    def _on_part(self, part: Part, now_us: int, news: LinkNews) -> None:
+        if part.checksum != checksum(part.seq, part.kind, part.more, part.payload):
+            raise PeerProtocolError(f"part {part.seq} requires checksum {part.checksum}; its bytes are damaged")
+        if part.seq < self._expects:
+            self.duplicates += 1
+            return
+        if part.seq > self._expects:
+            raise PeerProtocolError(f"link requires part {self._expects} next; got {part.seq}")
+        self._parts_bytes += len(part.payload)
+        if self._parts_bytes > self._limits.message_bytes_max:
+            raise PeerProtocolError(
+                f"link requires messages of at most {self._limits.message_bytes_max} bytes; got more"
+            )
+        self._parts.append(part.payload)
+        self._expects += 1
+        if not part.more:
+            news.messages.append((part.kind, self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)))
+            self._parts = []
+            self._parts_bytes = 0
+        self._unacked_bytes += len(part.payload)
+        if self._unacked_bytes >= self._limits.ack_bytes:
+            news.frames.append(Ack(self._acknowledge_now()))
+        elif self._ack_due_us is None:
+            self._ack_due_us = now_us + self._limits.ack_us
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> LinkNews:
+        """Time passed: acknowledge, measure, and give up on a connection that went silent."""
+        news = LinkNews([], [])
+        if self.state is LinkState.DOWN:
+            return news
+        if now_us - self._heard_at_us > self._limits.silence_us:
+            news.close = f"{self.peer} was silent for {(now_us - self._heard_at_us) / 1e6:.1f} s"
+            return news
+        if self.state is not LinkState.UP:
+            return news
+        if self._ack_due_us is not None and now_us >= self._ack_due_us:
+            news.frames.append(Ack(self._acknowledge_now()))
+        if now_us - self._pinged_at_us >= self._limits.ping_us:
+            self._pinged_at_us = now_us
+            news.frames.append(Ping(now_us))
+        return news

@@ -1,0 +1,394 @@
+"""A site: events in, effects out. It wires streams, queries and the sink, and owns no algorithm."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from node.core.effects import (
+    BlamePeer,
+    Effect,
+    IgnoreReason,
+    NoteIgnored,
+    QueryState,
+    ReadSource,
+    ReportQuery,
+    RunOp,
+    Send,
+    SetAside,
+    StoreRows,
+)
+from node.core.engine import Probe
+from node.core.errors import PeerProtocolError
+from node.core.events import (
+    DropRequested,
+    EngineFailed,
+    Event,
+    MessageReceived,
+    PeerGreeted,
+    PeerStateLost,
+    ProbeFinished,
+    QueryIssued,
+    RowsArrived,
+    RowsStored,
+    SourceFailed,
+    StoreFailed,
+)
+from node.core.home import HomeQuery
+from node.core.limits import Limits
+from node.core.messages import Carry, Done, Drop, Failed, Message, Prepare, Prepared, Refused, Rows, Start, Sync
+from node.core.query_run import QueryRun
+from node.core.stream import LocalStream, StreamState
+from node.core.ticks import TICK_MIN
+from node.core.view import TimeOverflowError
+from node.core.walk import Walk
+from planner.errors import NarrowsError
+from planner.model import Plan, StreamInfo
+from planner.sql import parse_query
+
+#: How many ended queries keep their counts for status.
+_ENDED_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCount:
+    """How much of a local stream a query has seen, and what shipping all of it would have cost."""
+
+    query_id: str
+    alias: str
+    rows: int
+    ship_all_bytes: int
+
+
+class Site:
+    """The protocol state of one daemon."""
+
+    def __init__(self, name: str, tau_ms: int, streams: Sequence[LocalStream], limits: Limits) -> None:
+        self.name = name
+        self.streams = {stream.info.name: StreamState(stream, tau_ms) for stream in streams}
+        self.homes: dict[str, HomeQuery] = {}
+        self.runs: dict[str, QueryRun] = {}
+        self._peer_streams: dict[str, tuple[StreamInfo, ...]] = {}
+        self._tau_ms = tau_ms
+        self._limits = limits
+        self._out: list[Effect] = []
+        self._here: deque[Message] = deque()
+        self._done_news: dict[str, None] = {}
+        self._now_us = 0
+        self._op_count = 0
+        self._probing: dict[int, QueryRun] = {}
+        self._ended_counts: deque[ViewCount] = deque(maxlen=_ENDED_KEPT)
+
+    @property
+    def catalogue(self) -> Mapping[str, StreamInfo]:
+        """Every stream this site knows of, by name."""
+        known = {info.name: info for infos in self._peer_streams.values() for info in infos}
+        return known | {stream.info.name: stream.info for stream in self.streams.values()}
+
+    def view_counts(self) -> list[ViewCount]:
+        """What queries saw of the local streams, ended queries included."""
+        return [*self._ended_counts, *(count for run in self.runs.values() for count in _counts(run))]
+
+    def handle(self, events: Sequence[Event], now_us: int) -> list[Effect]:
+        """Take what happened, in order; returns what to do, in order."""
+        self._now_us = now_us
+        for event in events:
+            self._handle(event)
+            self._deliver_here()
+        self._tell_done()
+        self._read_on()
+        out, self._out = self._out, []
+        return out
+
+    def _handle(self, event: Event) -> None:  # noqa: C901 - a flat table reads best
+        match event:
+            case RowsArrived():
+                self._on_rows_arrived(event)
+            case ProbeFinished():
+                self._on_probe_finished(event)
+            case MessageReceived():
+                self._on_peer_message(event.peer, event.message)
+            case RowsStored():
+                self._on_rows_stored(event)
+            case PeerGreeted():
+                self._peer_streams[event.peer] = event.streams
+            case PeerStateLost():
+                self._on_peer_state_lost(event.peer, event.reason)
+            case QueryIssued():
+                self._on_query_issued(event)
+            case DropRequested():
+                self._end_home(event.query_id, QueryState.DROPPED, "dropped by a user")
+            case SourceFailed():
+                self._on_source_failed(event)
+            case EngineFailed() | StoreFailed():
+                self._fail(event.query_id, event.reason)
+            case _:
+                assert_never(event)
+
+    # -- streams ------------------------------------------------------------------------------
+
+    def _on_rows_arrived(self, event: RowsArrived) -> None:
+        stream = self.streams[event.stream]
+        stream.reading = False
+        stream.rows_arrived += event.rows.num_rows
+        for rows, reason in stream.sealer.add(event.rows, event.ts):
+            stream.rows_aside += rows.num_rows
+            self._out.append(SetAside(event.stream, rows, reason))
+        stream.ended = event.ended
+        batch = stream.sealer.seal(event.watermark, event.ended)
+        if batch is None:
+            return
+        for alias, run in list(stream.followers):
+            try:
+                run.on_batch(alias, batch, self._now_us)
+            except TimeOverflowError as error:
+                self._fail(run.query_id, str(error))
+            self._drain(run)
+
+    def _on_source_failed(self, event: SourceFailed) -> None:
+        stream = self.streams[event.stream]
+        stream.reading = False
+        stream.failed = event.reason
+        for _, run in list(stream.followers):
+            self._fail(run.query_id, f"stream {event.stream} at {self.name}: {event.reason}")
+
+    def _read_on(self) -> None:
+        for name, stream in self.streams.items():
+            if stream.wants_more(self._limits):
+                stream.reading = True
+                self._out.append(ReadSource(name, stream.origin_us))
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def _send(self, peer: str, message: Message) -> None:
+        if peer == self.name:
+            self._here.append(message)
+        else:
+            self._out.append(Send(peer, message))
+
+    def _deliver_here(self) -> None:
+        while self._here:
+            self._on_peer_message(self.name, self._here.popleft())
+
+    def _on_peer_message(self, peer: str, message: Message) -> None:
+        """A wrong message ends its query: going on without it would be a silent gap in the results."""
+        try:
+            self._on_message(peer, message)
+        except PeerProtocolError as error:
+            self._out.append(BlamePeer(peer, str(error)))
+            self._fail(message.query_id, f"site {peer} broke the protocol: {error}")
+
+    def _on_message(self, peer: str, message: Message) -> None:
+        match message:
+            case Prepare():
+                self._on_prepare(peer, message)
+            case Prepared():
+                self._on_prepared(peer, message)
+            case Refused():
+                self._end_home(message.query_id, QueryState.FAILED, f"site {peer} refused: {message.reason}")
+            case Failed():
+                self._end_home(message.query_id, QueryState.FAILED, message.reason)
+            case Drop():
+                self._close_run(message.query_id)
+            case Rows():
+                self._on_rows(message)
+            case Start() | Sync() | Carry() | Done():
+                self._on_run_message(message)
+            case _:
+                assert_never(message)
+
+    def _on_run_message(self, message: Start | Sync | Carry | Done) -> None:
+        run = self.runs.get(message.query_id)
+        if run is None:
+            self._ignore(IgnoreReason.UNKNOWN_QUERY, message)
+            return
+        match message:
+            case Start():
+                self._start_run(run, message)
+            case Sync() | Carry():
+                run.on_shipment(message)
+            case Done():
+                run.on_done(message.frontiers)
+        self._drain(run)
+        if run.complete:
+            self._close_run(run.query_id)
+
+    def _start_run(self, run: QueryRun, message: Start) -> None:
+        for alias in run.local_aliases:
+            stream = self.streams[run.plan.query.ref(alias).stream.name]
+            if not stream.started and message.origin_us is not None:
+                stream.origin_us = message.origin_us
+        try:
+            run.start(message.tick)
+        except TimeOverflowError as error:
+            self._fail(run.query_id, str(error))
+
+    def _drain(self, run: QueryRun) -> None:
+        """Carry out what a run asks for; probes are remembered, so the answer finds its way back."""
+        for effect in run.take_effects():
+            if isinstance(effect, Send):
+                self._send(effect.peer, effect.message)
+                continue
+            if isinstance(effect, RunOp) and isinstance(effect.op, Probe):
+                self._probing[effect.op_id] = run
+            self._out.append(effect)
+        finished, run.finished = run.finished, []
+        for walk in finished:
+            self._store(run.query_id, walk)
+
+    def _on_probe_finished(self, event: ProbeFinished) -> None:
+        run = self._probing.pop(event.op_id, None)
+        if run is not None:
+            run.on_probe_finished(event.op_id, event.rows)
+            self._drain(run)
+
+    def _ignore(self, reason: IgnoreReason, message: Message) -> None:
+        self._out.append(NoteIgnored(reason, f"{type(message).__name__} of query {message.query_id}"))
+
+    # -- taking part --------------------------------------------------------------------------
+
+    def _on_prepare(self, peer: str, message: Prepare) -> None:
+        if message.query_id in self.runs:
+            raise PeerProtocolError(f"site {self.name} requires new query ids; got {message.query_id} again")
+        try:
+            plan = self._plan_of(message)
+        except NarrowsError as error:
+            self._send(peer, Refused(message.query_id, str(error)))
+            return
+        run = QueryRun(message.query_id, plan, self.name, self._tau_ms, self._next_op)
+        self.runs[message.query_id] = run
+        streams = []
+        for alias in run.local_aliases:
+            stream = self.streams[plan.query.ref(alias).stream.name]
+            stream.followers.append((alias, run))
+            streams.append(stream)
+        origins = [stream.origin_us for stream in streams if not stream.started and stream.origin_us is not None]
+        frontier = max((stream.frontier for stream in streams), default=TICK_MIN)
+        self._send(peer, Prepared(message.query_id, frontier, min(origins, default=None)))
+
+    def _plan_of(self, message: Prepare) -> Plan:
+        """Bind the query text against the streams that home named, once ours are as home thinks."""
+        for info in message.streams:
+            if info.site != self.name:
+                continue
+            own = self.streams.get(info.name)
+            if own is None or own.info != info:
+                known = "no such stream" if own is None else f"{own.info.schema.names} with event time {own.info.ts}"
+                raise NarrowsError(f"stream {info.name} requires the same columns at both sites; got {known} here")
+            if own.failed:
+                raise NarrowsError(f"stream {info.name} cannot be read: {own.failed}")
+        query = parse_query(message.text, {info.name: info for info in message.streams})
+        return Plan(query, message.sink, message.sequences)
+
+    def _next_op(self) -> int:
+        self._op_count += 1
+        return self._op_count
+
+    def _close_run(self, query_id: str) -> None:
+        run = self.runs.pop(query_id, None)
+        if run is None:
+            return
+        self._ended_counts.extend(_counts(run))
+        run.close()
+        self._drain(run)
+        for stream in self.streams.values():
+            stream.followers = [(alias, other) for alias, other in stream.followers if other is not run]
+
+    def _fail(self, query_id: str, reason: str) -> None:
+        """This site cannot go on with the query: tell its home, which ends it everywhere."""
+        run = self.runs.get(query_id)
+        if run is not None:
+            self._send(run.plan.sink, Failed(query_id, reason))
+        elif query_id in self.homes:
+            self._end_home(query_id, QueryState.FAILED, reason)
+
+    def _on_peer_state_lost(self, peer: str, reason: str) -> None:
+        for query_id, home in list(self.homes.items()):
+            if peer in home.plan.sites:
+                self._end_home(query_id, QueryState.FAILED, f"site {peer}: {reason}")
+        for query_id, run in list(self.runs.items()):
+            if run.plan.sink == peer:
+                self._close_run(query_id)
+
+    # -- home and sink ------------------------------------------------------------------------
+
+    def _on_query_issued(self, event: QueryIssued) -> None:
+        home = HomeQuery(event.query_id, event.plan)
+        self.homes[event.query_id] = home
+        for site in event.plan.sites:
+            self._send(site, home.prepare())
+
+    def _on_prepared(self, peer: str, message: Prepared) -> None:
+        home = self.homes.get(message.query_id)
+        if home is None or home.state is not QueryState.PREPARING:
+            self._ignore(IgnoreReason.QUERY_ENDED, message)
+            return
+        start = home.prepared(peer, message)
+        if start is None:
+            return
+        for site in home.plan.sites:
+            self._send(site, start)
+        self._out.append(ReportQuery(home.query_id, home.state, ""))
+        self._done_news[home.query_id] = None
+
+    def _on_rows(self, message: Rows) -> None:
+        run = self.runs.get(message.query_id)
+        if run is None:
+            self._ignore(IgnoreReason.UNKNOWN_QUERY, message)
+            return
+        rows = run.decode_results(message.rows)
+        self._store(run.query_id, Walk(message.head, message.span, message.sealed_at_us, 0, rows))
+
+    def _store(self, query_id: str, walk: Walk) -> None:
+        home = self.homes.get(query_id)
+        if home is None or home.sink is None or walk.head not in home.sink.heads:
+            raise PeerProtocolError(f"query {query_id} requires rows of its heads, at its sink; got {walk.head!r}")
+        if home.state.ended:
+            return
+        if not home.sink.heads[walk.head].take(walk.span):
+            self._out.append(NoteIgnored(IgnoreReason.DUPLICATE_WALK, f"{query_id} {walk.head} {walk.span}"))
+            return
+        if walk.rows.num_rows:
+            self._out.append(StoreRows(query_id, walk.head, walk.span, walk.sealed_at_us, walk.rows))
+        else:
+            self._stored(home, RowsStored(query_id, walk.head, walk.span))
+
+    def _on_rows_stored(self, event: RowsStored) -> None:
+        home = self.homes.get(event.query_id)
+        if home is not None and not home.state.ended:
+            self._stored(home, event)
+
+    def _stored(self, home: HomeQuery, event: RowsStored) -> None:
+        if home.sink is not None and home.sink.heads[event.head].stored(event.span):
+            self._done_news[home.query_id] = None
+
+    def _tell_done(self) -> None:
+        """One message per query and site however many walks ended in this turn."""
+        news, self._done_news = self._done_news, {}
+        for query_id in news:
+            home = self.homes[query_id]
+            if home.sink is None or home.state.ended:
+                continue
+            for site in home.plan.sites:
+                self._send(site, Done(query_id, home.sink.frontiers))
+            if home.sink.complete:
+                home.end(QueryState.COMPLETED, "")
+                self._out.append(ReportQuery(query_id, home.state, ""))
+        self._deliver_here()
+
+    def _end_home(self, query_id: str, state: QueryState, reason: str) -> None:
+        home = self.homes.get(query_id)
+        if home is None or home.state.ended:
+            return
+        home.end(state, reason)
+        for site in home.plan.sites:
+            self._send(site, Drop(query_id))
+        self._out.append(ReportQuery(query_id, state, reason))
+
+
+def _counts(run: QueryRun) -> list[ViewCount]:
+    return [
+        ViewCount(run.query_id, alias, run.rows_in[alias], run.ship_all_bytes[alias]) for alias in run.local_aliases
+    ]

@@ -1,0 +1,74 @@
+"""A local stream: where its reading stands and which queries follow it.
+
+A recording starts to play when the first query that reads it starts, so a query
+over all of it is possible. It is read on only while every query that follows it
+keeps up: that bounds memory at every site, because what is not done is kept.
+This cannot deadlock. Of the streams that stand still for a query, take the one
+with the lowest frontier: its walks need no other stream to move, so they end,
+its backlog shrinks, and it is read on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.core.limits import Limits
+from node.core.query_run import QueryRun
+from node.core.sealer import Sealer
+from node.core.ticks import TICK_END
+from planner.model import StreamInfo, TimeUnit
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStream:
+    """A stream of this site, as configured."""
+
+    info: StreamInfo
+    lateness_ms: int = 0
+    #: Event time of its first tuple, in its unit; None when it is not known or there is none.
+    first_ts: int | None = None
+
+
+class StreamState:
+    """A stream of this site, as it runs."""
+
+    def __init__(self, local: LocalStream, tau_ms: int) -> None:
+        unit = local.info.unit
+        self.info = local.info
+        self.sealer = Sealer(local.info.schema, tau_ms * unit, local.lateness_ms * unit)
+        self.followers: list[tuple[str, QueryRun]] = []
+        self.reading = False
+        self.ended = False
+        self.failed = ""
+        self.origin_us = None if local.first_ts is None else local.first_ts * TimeUnit.US // unit
+        self.rows_arrived = 0
+        self.rows_aside = 0
+
+    @property
+    def frontier(self) -> int:
+        return self.sealer.frontier
+
+    @property
+    def started(self) -> bool:
+        return self.rows_arrived > 0 or self.ended
+
+    @property
+    def state(self) -> str:
+        """One word for people."""
+        if self.failed:
+            return "failed"
+        if self.ended:
+            return "ended"
+        if not any(run.started for _, run in self.followers):
+            return "held"
+        return "reading" if self.reading else "paused"
+
+    def wants_more(self, limits: Limits) -> bool:
+        """Whether the source should be read now."""
+        if self.reading or self.ended or self.failed or self.frontier == TICK_END:
+            return False
+        running = [run.backlogs[alias] for alias, run in self.followers if run.started]
+        return bool(running) and all(
+            backlog.nbytes < limits.ahead_bytes_max and len(backlog.batches) < limits.ahead_batches_max
+            for backlog in running
+        )

@@ -1,0 +1,1 @@
+"""Engines that run a site's local joins in this process."""

@@ -1,0 +1,1 @@
+"""Where tuples enter and leave a site."""

@@ -1,0 +1,294 @@
+"""What clients can ask: issue, follow, list and drop queries, and status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import Message as ProtoMessage
+
+from node.core.events import DropRequested, QueryIssued
+from node.core.link import LinkState
+from node.engine.native import NativeEngine
+from node.io.engine_thread import EngineThread
+from node.io.queries import IssuedQuery, Queries
+from node.io.runner import Runner
+from node.io.transport import Transport
+from node.rpc import control_pb2 as pb
+from planner.errors import NarrowsError, QueryError
+from planner.plans import describe, forced_plan, parse_algorithm, plan_dict
+from planner.sql import parse_query
+
+_INFO_EVERY_S = 0.25
+_RATE_SPAN_S = 5.0
+_SERVICE = "narrows.Control"
+
+Request = TypeVar("Request", bound=ProtoMessage)
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class Control:
+    """The Control service of one daemon."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        transport: Transport,
+        engine_thread: EngineThread,
+        engine: NativeEngine,
+        queries: Queries,
+        stop: Callable[[], None],
+    ) -> None:
+        self._runner = runner
+        self._transport = transport
+        self._engine_thread = engine_thread
+        self._engine = engine
+        self._queries = queries
+        self._stop = stop
+        self._began = time.monotonic()
+        self._samples: deque[tuple[float, dict[str, int]]] = deque()
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """gRPC's table of methods."""
+        unary: dict[str, tuple[Callable[[ProtoMessage, Context], Awaitable[ProtoMessage]], type[ProtoMessage]]] = {
+            "Issue": (self._issue, pb.IssueRequest),  # type: ignore[dict-item]
+            "Queries": (self._list, pb.Empty),  # type: ignore[dict-item]
+            "Drop": (self._drop, pb.DropRequest),  # type: ignore[dict-item]
+            "Status": (self._status, pb.Empty),  # type: ignore[dict-item]
+            "Stop": (self._stop_daemon, pb.Empty),  # type: ignore[dict-item]
+        }
+        methods: dict[str, grpc.RpcMethodHandler[ProtoMessage, ProtoMessage]] = {
+            name: grpc.unary_unary_rpc_method_handler(
+                behaviour,
+                request_deserializer=kind.FromString,
+                response_serializer=lambda reply: reply.SerializeToString(),
+            )
+            for name, (behaviour, kind) in unary.items()
+        }
+        methods["Follow"] = grpc.stream_stream_rpc_method_handler(
+            self._follow,
+            request_deserializer=pb.FollowRequest.FromString,
+            response_serializer=lambda reply: reply.SerializeToString(),
+        )
+        return grpc.method_handlers_generic_handler(_SERVICE, methods)
+
+    # -- queries ------------------------------------------------------------------------------
+
+    async def _issue(self, request: pb.IssueRequest, context: Context) -> pb.IssueReply:
+        site = self._runner.stack.site
+        try:
+            query = parse_query(request.text, site.catalogue)
+            plan = forced_plan(query, site.name, parse_algorithm(request.algorithm or "SP-D", query))
+            self._require_links(plan.sites)
+        except NarrowsError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        issued = self._queries.new(plan)
+        self._runner.put([QueryIssued(issued.query_id, plan)])
+        return pb.IssueReply(
+            query_id=issued.query_id,
+            schema=query.output_schema().serialize().to_pybytes(),
+            plan_text=describe(plan),
+            plan_json=json.dumps(plan_dict(plan)),
+        )
+
+    def _require_links(self, sites: tuple[str, ...]) -> None:
+        for site in sites:
+            link = self._runner.stack.links.get(site)
+            if link is not None and link.state is not LinkState.UP:
+                trouble = self._transport.trouble.get(site) or link.trouble
+                raise QueryError(f"site {site} is required by the query; it cannot be reached now ({trouble})")
+
+    async def _find(self, query_id: str, context: Context) -> IssuedQuery:
+        query = self._queries.by_id.get(query_id)
+        if query is None:
+            known = ", ".join(self._queries.by_id) or "none"
+            text = f"unknown query {query_id!r} at site {self._runner.stack.site.name}: required one of {known}"
+            await context.abort(grpc.StatusCode.NOT_FOUND, text)
+        assert query is not None
+        return query
+
+    async def _list(self, _: pb.Empty, __: Context) -> pb.QueriesReply:
+        return pb.QueriesReply(queries=[self._info(query) for query in self._queries.by_id.values()])
+
+    async def _drop(self, request: pb.DropRequest, context: Context) -> pb.Empty:
+        query = await self._find(request.query_id, context)
+        self._runner.put([DropRequested(query.query_id)])
+        while not query.state.ended:
+            await query.changed.wait()
+        query.spool.close()
+        del self._queries.by_id[query.query_id]
+        return pb.Empty()
+
+    def _info(self, query: IssuedQuery) -> pb.QueryInfo:
+        home = self._runner.stack.site.homes.get(query.query_id)
+        frontiers = home.sink.frontiers if home is not None and home.sink is not None else ()
+        buckets = query.latency.buckets()
+        return pb.QueryInfo(
+            query_id=query.query_id,
+            text=query.plan.query.text,
+            state=query.state,
+            reason=query.reason,
+            rows=query.spool.rows,
+            plan_text=describe(query.plan),
+            heads=[pb.HeadInfo(head=head, done_tick=tick) for head, tick in frontiers],
+            followed=query.followed,
+            latency_us_buckets=[bound for bound, _ in buckets],
+            latency_rows=[rows for _, rows in buckets],
+            home=self._runner.stack.site.name,
+        )
+
+    # -- following ----------------------------------------------------------------------------
+
+    async def _follow(
+        self, requests: AsyncIterator[pb.FollowRequest], context: Context
+    ) -> AsyncIterator[pb.FollowReply]:
+        first = await anext(requests, None)
+        if first is None:
+            return
+        query = await self._find(first.query_id, context)
+        if query.followed:
+            text = f"query {query.query_id} requires one follower at a time; it has one"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        query.followed = True
+        leaving = asyncio.Event()
+        taking = asyncio.create_task(self._take(query, requests, leaving))
+        try:
+            yield pb.FollowReply(schema=query.plan.query.output_schema().serialize().to_pybytes())
+            async for reply in self._rows_of(query, leaving):
+                yield reply
+            # The client's last acknowledgement comes after our last row.
+            await leaving.wait()
+        finally:
+            query.followed = False
+            taking.cancel()
+
+    async def _take(
+        self, query: IssuedQuery, requests: AsyncIterator[pb.FollowRequest], leaving: asyncio.Event
+    ) -> None:
+        """Forget what the client has kept, until it says no more: then it is leaving."""
+        async for request in requests:
+            query.spool.forget_before(request.taken)
+        leaving.set()
+        query.wake()
+
+    async def _rows_of(self, query: IssuedQuery, leaving: asyncio.Event) -> AsyncIterator[pb.FollowReply]:
+        number = query.spool.first
+        query.unsent_bytes = query.spool.nbytes
+        told_at = 0.0
+        while not leaving.is_set():
+            changed, ended = query.changed, query.state.ended
+            while number < query.spool.end and not leaving.is_set():
+                rows = query.spool.read(number)
+                yield pb.FollowReply(number=number, rows=rows)
+                number += 1
+                query.unsent_bytes -= len(rows)
+                self._runner.put(list(self._queries.confirm(query)))
+            if ended:
+                yield pb.FollowReply(number=number, info=self._info(query))
+                return
+            if time.monotonic() - told_at >= _INFO_EVERY_S:
+                told_at = time.monotonic()
+                yield pb.FollowReply(number=number, info=self._info(query))
+            try:
+                await asyncio.wait_for(changed.wait(), _INFO_EVERY_S)
+            except TimeoutError:
+                continue
+
+    # -- status -------------------------------------------------------------------------------
+
+    async def _stop_daemon(self, _: pb.Empty, __: Context) -> pb.Empty:
+        self._stop()
+        return pb.Empty()
+
+    async def _status(self, _: pb.Empty, __: Context) -> pb.StatusReply:
+        site = self._runner.stack.site
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        reply = pb.StatusReply(
+            site=site.name,
+            engine_seconds=self._engine_thread.busy_seconds,
+            core_seconds=self._runner.core_seconds,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            rss_bytes=usage.ru_maxrss * 1024,
+            uptime_seconds=time.monotonic() - self._began,
+            ignored=dict(self._runner.ignored),
+        )
+        reply.streams.extend(self._stream_rows())
+        reply.links.extend(self._link_rows())
+        for run in site.runs.values():
+            for window in run.window_states:
+                status = pb.WindowStatus(
+                    query_id=run.query_id,
+                    window=window.window_id,
+                    alias=window.alias,
+                    frontier=window.frontier,
+                    waiting_walks=window.waiting,
+                )
+                status.rows, status.nbytes = self._window_size(window.window_id)
+                reply.windows.append(status)
+        reply.views.extend(
+            pb.ViewStatus(query_id=view.query_id, alias=view.alias, rows=view.rows, ship_all_bytes=view.ship_all_bytes)
+            for view in site.view_counts()
+        )
+        return reply
+
+    def _window_size(self, window_id: str) -> tuple[int, int]:
+        """Rows and bytes of a window; nothing for one that the engine has not opened yet, or closed just now."""
+        try:
+            return self._engine.rows(window_id), self._engine.nbytes(window_id)
+        except ValueError:
+            return 0, 0
+
+    def sample(self) -> None:
+        """Remember how many rows arrived, for rates; called about once a second."""
+        now = time.monotonic()
+        rows = {name: stream.rows_arrived for name, stream in self._runner.stack.site.streams.items()}
+        self._samples.append((now, rows))
+        while now - self._samples[0][0] > _RATE_SPAN_S:
+            self._samples.popleft()
+
+    def _rate(self, name: str, rows: int) -> float:
+        if not self._samples:
+            return 0.0
+        then, before = self._samples[0]
+        return (rows - before[name]) / max(0.001, time.monotonic() - then)
+
+    def _stream_rows(self) -> list[pb.StreamStatus]:
+        return [
+            pb.StreamStatus(
+                name=name,
+                state=stream.state,
+                rows=stream.rows_arrived,
+                aside=stream.rows_aside,
+                rows_per_second=self._rate(name, stream.rows_arrived),
+                frontier=stream.frontier,
+                reason=stream.failed,
+            )
+            for name, stream in self._runner.stack.site.streams.items()
+        ]
+
+    def _link_rows(self) -> list[pb.LinkStatus]:
+        rows = []
+        for peer, link in self._runner.stack.links.items():
+            ledger = self._transport.ledgers[peer]
+            up = link.state is LinkState.UP
+            trouble = "" if up else self._transport.trouble.get(peer) or link.trouble
+            rows.append(
+                pb.LinkStatus(
+                    peer=peer,
+                    state=link.state.value,
+                    trouble=trouble,
+                    rtt_us=link.rtt_us,
+                    sent_bytes=ledger.sent.bytes_by_kind,
+                    received_bytes=ledger.received.bytes_by_kind,
+                    backlog_bytes=link.backlog_bytes,
+                    reconnects=link.reconnects,
+                    duplicates=link.duplicates,
+                )
+            )
+        return rows

@@ -1,0 +1,79 @@
+"""The engine beside the event loop: operations in, answers back, in order.
+
+Everything that queued up while the engine worked is handed over together, so it
+can fuse. One query's failure is that query's alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from node.core.effects import RunOp
+from node.core.engine import CloseWindow, Engine, Probe
+from node.core.events import EngineFailed, Event, ProbeFinished
+
+log = logging.getLogger(__name__)
+
+
+class EngineThread:
+    """Runs an engine in a thread of its own."""
+
+    def __init__(self, engine: Engine, deliver: Callable[[list[Event]], None]) -> None:
+        self._engine = engine
+        self._deliver = deliver
+        self._queue: queue.SimpleQueue[RunOp | None] = queue.SimpleQueue()
+        self._failed: dict[str, str] = {}
+        self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+        self.busy_seconds = 0.0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, effect: RunOp) -> None:
+        self._queue.put(effect)
+
+    def stop(self) -> None:
+        self._queue.put(None)
+        self._thread.join(timeout=5)
+
+    def _work(self) -> None:
+        while True:
+            taken, over = self._take()
+            began = time.perf_counter()
+            events: list[Event] = []
+            for query_id, effects in taken.items():
+                events += self._run(query_id, effects)
+            self.busy_seconds += time.perf_counter() - began
+            if events:
+                self._deliver(events)
+            if over:
+                return
+
+    def _take(self) -> tuple[dict[str, list[RunOp]], bool]:
+        """Wait for one operation, then take all there are, by query."""
+        taken: dict[str, list[RunOp]] = {}
+        item = self._queue.get()
+        while item is not None:
+            taken.setdefault(item.query_id, []).append(item)
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return taken, False
+        return taken, True
+
+    def _run(self, query_id: str, effects: list[RunOp]) -> list[Event]:
+        if query_id in self._failed:
+            # Its windows are in an unknown state; closing them is all that is still wanted.
+            effects = [effect for effect in effects if isinstance(effect.op, CloseWindow)]
+        try:
+            answers = self._engine.run([effect.op for effect in effects])
+        except Exception as error:  # whatever an engine raises must end one query, not the daemon
+            log.exception("engine failed on query %s", query_id)
+            self._failed[query_id] = str(error)
+            return [EngineFailed(query_id, f"the engine failed: {error}")]
+        probes = [effect.op_id for effect in effects if isinstance(effect.op, Probe)]
+        return [ProbeFinished(op_id, rows) for op_id, rows in zip(probes, answers, strict=True)]

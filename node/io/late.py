@@ -1,0 +1,35 @@
+"""The side file: tuples that are in no batch, each with the reason. Nothing is silently lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+REASON = "narrows_reason"
+
+
+class LateFiles:
+    """One Arrow stream file per stream of this site, made when the first such tuple appears.
+
+    The stream format stays readable up to the last complete batch even if the daemon is killed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[str, pa.ipc.RecordBatchStreamWriter] = {}
+
+    def write(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
+        """Append rows; raises OSError when they cannot be written."""
+        rows = rows.append_column(REASON, pa.repeat(reason, rows.num_rows))
+        writer = self._writers.get(stream)
+        if writer is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            sink = pa.OSFile(str(self._folder / f"{stream}.arrows"), "wb")
+            writer = self._writers[stream] = pa.ipc.new_stream(sink, rows.schema)
+        writer.write_batch(rows)
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()

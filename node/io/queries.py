@@ -1,0 +1,87 @@
+"""Queries that were issued at this site: their rows, their state, who follows them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node.core.effects import QueryState, StoreRows
+from node.core.events import RowsStored
+from node.io.latency import LatencyHistogram
+from node.io.spool import Spool
+from planner.model import Plan
+
+#: With more than this not yet sent to a follower, storing is not confirmed, so that sources pause.
+UNSENT_BYTES_MAX = 1 << 30
+
+
+@dataclass
+class IssuedQuery:
+    """One query of which this site is the home."""
+
+    query_id: str
+    plan: Plan
+    spool: Spool
+    state: QueryState = QueryState.PREPARING
+    reason: str = ""
+    followed: bool = False
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    unconfirmed: list[RowsStored] = field(default_factory=list)
+    #: Stored and not yet sent to the present follower.
+    unsent_bytes: int = 0
+
+    def wake(self) -> None:
+        """Tell whoever waits for this query that something changed."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class Queries:
+    """All of them, by id."""
+
+    def __init__(self, site: str, folder: Path) -> None:
+        self._site = site
+        self._folder = folder
+        self._count = 0
+        self.by_id: dict[str, IssuedQuery] = {}
+
+    def new(self, plan: Plan) -> IssuedQuery:
+        self._count += 1
+        query_id = f"{self._site}-{self._count}"
+        query = IssuedQuery(query_id, plan, Spool(self._folder / query_id))
+        self.by_id[query_id] = query
+        return query
+
+    def store(self, effect: StoreRows, now_us: int) -> list[RowsStored]:
+        """Keep the rows of a walk; what may be confirmed. Raises OSError if the disk does not take them."""
+        stored = RowsStored(effect.query_id, effect.head, effect.span)
+        query = self.by_id.get(effect.query_id)
+        if query is None or query.state.ended:
+            return []
+        before = query.spool.nbytes
+        query.spool.append(effect.rows)
+        query.unsent_bytes += query.spool.nbytes - before
+        query.latency.add(now_us - effect.sealed_at_us, effect.rows.num_rows)
+        query.wake()
+        query.unconfirmed.append(stored)
+        return self.confirm(query)
+
+    @staticmethod
+    def confirm(query: IssuedQuery) -> list[RowsStored]:
+        """The stored walks that may be confirmed: all, unless the follower is too far behind."""
+        if query.unsent_bytes > UNSENT_BYTES_MAX:
+            return []
+        confirmed, query.unconfirmed = query.unconfirmed, []
+        return confirmed
+
+    def report(self, query_id: str, state: QueryState, reason: str) -> None:
+        query = self.by_id.get(query_id)
+        if query is not None:
+            query.state, query.reason = state, reason
+            query.wake()
+
+    def close(self) -> None:
+        for query in self.by_id.values():
+            query.spool.close()

@@ -1,0 +1,55 @@
+"""Reads a source for the core: as fast as it asks, or paced by the clock."""
+
+from __future__ import annotations
+
+import time
+
+from node.config import StreamConfig
+from node.core.events import RowsArrived, SourceFailed
+from node.core.stream import LocalStream
+from node.io.sources import SourceError, open_source
+from planner.model import TimeUnit
+
+#: Rows per read at full speed: large enough that a batch is worth its message, small enough to overlap work.
+READ_ROWS = 16_384
+#: Rows per read when paced: what is due is usually far less.
+PACED_ROWS = 65_536
+
+
+class Replay:
+    """One stream's file, read on demand. Blocking: one worker thread calls it at a time."""
+
+    def __init__(self, config: StreamConfig, tau_ms: int, speed: float | None) -> None:
+        self._source = open_source(config)
+        self._lateness = config.lateness_ms * self._source.info.unit
+        self._tau_s = tau_ms / 1000
+        self._speed = speed
+        self._began_s: float | None = None
+        self.local = LocalStream(self._source.info, config.lateness_ms, self._source.first_ts)
+
+    def read(self, origin_us: int | None) -> RowsArrived | SourceFailed:
+        """The next rows; when paced, what became due since the last call."""
+        name = self.local.info.name
+        try:
+            if self._speed is None:
+                chunk = self._source.read(READ_ROWS)
+                return RowsArrived(name, chunk.rows, chunk.ts, None, chunk.ended)
+            return self._read_paced(name, self._speed, origin_us)
+        except SourceError as error:
+            return SourceFailed(name, str(error))
+
+    def _read_paced(self, name: str, speed: float, origin_us: int | None) -> RowsArrived:
+        """Event time starts at ``origin_us`` with the first read and runs ``speed`` times as fast as the clock."""
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+        else:
+            time.sleep(min(1.0, self._tau_s / speed))
+        elapsed_us = (time.monotonic() - self._began_s) * speed * 1e6
+        now_ts = int((origin_us or 0) + elapsed_us) * self.local.info.unit // TimeUnit.US
+        chunk = self._source.read_due(now_ts, PACED_ROWS)
+        next_due = self._source.next_due_ts
+        behind = next_due is not None and next_due <= now_ts
+        return RowsArrived(name, chunk.rows, chunk.ts, None if behind else now_ts - self._lateness, chunk.ended)
+
+    def close(self) -> None:
+        self._source.close()

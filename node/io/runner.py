@@ -1,0 +1,151 @@
+"""The one loop: take what happened, let the stack decide, do what it says, feed the results back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import assert_never
+
+from node.core.effects import (
+    BlamePeer,
+    NoteIgnored,
+    ReadSource,
+    ReportQuery,
+    RunOp,
+    Send,
+    SetAside,
+    StoreRows,
+)
+from node.core.events import Event, StoreFailed
+from node.io.clock import Clock
+from node.io.engine_thread import EngineThread
+from node.io.late import LateFiles
+from node.io.queries import Queries
+from node.io.replay import Replay
+from node.io.transport import Transport
+from node.stack import CloseConnection, Input, Output, SendFrame, Stack, TimePassed
+
+log = logging.getLogger(__name__)
+
+TIMER_S = 0.05
+
+
+class Runner:
+    """Drives one stack."""
+
+    def __init__(self, stack: Stack, clock: Clock, queries: Queries, late: LateFiles) -> None:
+        self.stack = stack
+        self.clock = clock
+        self.ignored: Counter[str] = Counter()
+        self.core_seconds = 0.0
+        self._queries = queries
+        self._late = late
+        self._inputs: deque[Input] = deque()
+        self._woken = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pool = ThreadPoolExecutor(thread_name_prefix="source")
+
+    def connect(self, transport: Transport, engine: EngineThread, replays: Mapping[str, Replay]) -> None:
+        """Give it hands; done after construction because hands report back to it."""
+        self._transport = transport
+        self._engine = engine
+        self._replays = replays
+
+    def put(self, inputs: list[Input]) -> None:
+        """Something happened; from the event loop's thread."""
+        self._inputs.extend(inputs)
+        self._woken.set()
+
+    def put_from_thread(self, events: list[Event]) -> None:
+        """Something happened; from any thread."""
+        self._loop.call_soon_threadsafe(self.put, list[Input](events))
+
+    async def run(self) -> None:
+        """Until cancelled. A bug in the core ends it, and with it the daemon: going on could be wrong."""
+        timer = asyncio.create_task(self._timer())
+        try:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                self._turn()
+                await asyncio.sleep(0)
+        finally:
+            timer.cancel()
+            for task in list(self._tasks):
+                task.cancel()
+
+    async def _timer(self) -> None:
+        while True:
+            await asyncio.sleep(TIMER_S)
+            self.put([TimePassed()])
+
+    def _turn(self) -> None:
+        inputs = list(self._inputs)
+        self._inputs.clear()
+        began = time.perf_counter()
+        outputs = self.stack.handle(inputs, self.clock.now_us())
+        self.core_seconds += time.perf_counter() - began
+        for output in outputs:
+            self._perform(output)
+
+    def _perform(self, output: Output) -> None:  # noqa: C901 - a flat table reads best
+        match output:
+            case SendFrame():
+                self._transport.send(output)
+            case CloseConnection():
+                self._transport.close(output)
+            case RunOp():
+                self._engine.put(output)
+            case ReadSource():
+                self._spawn(self._read(output))
+            case StoreRows():
+                self._store(output)
+            case SetAside():
+                self._set_aside(output)
+            case ReportQuery():
+                log.info("query %s is %s %s", output.query_id, output.state, output.reason)
+                self._queries.report(output.query_id, output.state, output.reason)
+            case NoteIgnored():
+                self.ignored[output.reason] += 1
+                log.debug("ignored (%s) %s", output.reason, output.detail)
+            case BlamePeer():
+                log.error("site %s broke the protocol: %s", output.peer, output.reason)
+            case Send():
+                raise AssertionError("the stack turns Send into frames")
+            case _:
+                assert_never(output)
+
+    def _spawn(self, coroutine: object) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(coroutine)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _read(self, effect: ReadSource) -> None:
+        replay = self._replays[effect.stream]
+        self.put([await self._loop.run_in_executor(self._pool, replay.read, effect.origin_us)])
+
+    def _store(self, effect: StoreRows) -> None:
+        try:
+            confirmed = self._queries.store(effect, self.clock.now_us())
+        except OSError as error:
+            reason = f"the result rows cannot be kept at {self.stack.site.name}: {error.strerror or error}"
+            self.put([StoreFailed(effect.query_id, reason)])
+        else:
+            self.put(list(confirmed))
+
+    def _set_aside(self, effect: SetAside) -> None:
+        try:
+            self._late.write(effect.stream, effect.rows, effect.reason)
+        except OSError as error:
+            log.error(
+                "stream %s: %d %s tuples could not be written: %s",
+                effect.stream,
+                effect.rows.num_rows,
+                effect.reason,
+                error,
+            )

@@ -1,0 +1,238 @@
+"""Connections: one gRPC bidirectional stream per pair of sites, dialled by the site whose name sorts first.
+
+What flows and what it means is the link's business (``node.core.link``). Here
+connections are made, broken connections are made again with backoff, and bytes
+are written, read and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import grpc
+
+from node.core.errors import PeerProtocolError
+from node.core.link import Kind, Refuse
+from node.io.ledger import Ledger
+from node.stack import CloseConnection, ConnectionClosed, ConnectionOpened, FrameArrived, Input, SendFrame, caller_of
+from node.wire import decode_frame, encode_frame
+
+log = logging.getLogger(__name__)
+
+CONNECT_METHOD = "/narrows.Link/Connect"
+
+_BACKOFF_S_FIRST = 0.1
+_BACKOFF_S_MAX = 5.0
+
+#: Pings both ends agree on: the client pings every 20 s, the server allows one every 10 s. Without
+#: ``ping_timeout_ms`` a hung peer goes unnoticed for over a minute. Compression is the payload's matter.
+CHANNEL_OPTIONS = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+)
+SERVER_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+)
+
+_LAST = None
+
+
+class ByteStream(Protocol):
+    """What a dialled call and an answered one have in common."""
+
+    async def read(self) -> object:
+        """The next message, or a mark that there is none."""
+
+    async def write(self, data: bytes, /) -> None:
+        """Send a message; waits while the peer does not keep up."""
+
+
+@dataclass
+class Connection:
+    """An open stream and what waits to be written to it."""
+
+    peer: str
+    number: int
+    outbox: asyncio.Queue[tuple[Kind, bytes] | None] = field(default_factory=asyncio.Queue)
+    closing: str = ""
+
+
+@dataclass
+class LinkLedger:
+    """Bytes of both directions of one link."""
+
+    sent: Ledger = field(default_factory=Ledger)
+    received: Ledger = field(default_factory=Ledger)
+
+
+class Transport:
+    """All connections of one daemon."""
+
+    def __init__(self, site: str, peers: Mapping[str, str], put: Callable[[list[Input]], None]) -> None:
+        self._site = site
+        self._peers = peers
+        self._put = put
+        self._connections: dict[int, Connection] = {}
+        self._count = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.ledgers = {peer: LinkLedger() for peer in peers}
+        #: Why the last attempt to reach a peer failed, for people.
+        self.trouble: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Dial every peer whose name sorts after ours, for ever."""
+        for peer, address in self._peers.items():
+            if self._site < peer:
+                self._tasks.append(asyncio.create_task(self._keep_dialling(peer, address)))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for connection in list(self._connections.values()):
+            connection.outbox.put_nowait(_LAST)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- effects ------------------------------------------------------------------------------
+
+    def send(self, effect: SendFrame) -> None:
+        connection = self._connections.get(effect.connection)
+        if connection is not None:
+            connection.outbox.put_nowait((effect.kind, effect.data))
+
+    def close(self, effect: CloseConnection) -> None:
+        connection = self._connections.get(effect.connection)
+        if connection is not None:
+            log.warning("link %s-%s: closed (%s)", self._site, effect.peer, effect.reason)
+            connection.closing = effect.reason
+            connection.outbox.put_nowait(_LAST)
+
+    # -- dialling -----------------------------------------------------------------------------
+
+    async def _keep_dialling(self, peer: str, address: str) -> None:
+        backoff_s = _BACKOFF_S_FIRST
+        while True:
+            began = asyncio.get_running_loop().time()
+            async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
+                connect: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(CONNECT_METHOD)
+                call = connect()
+                try:
+                    await call.wait_for_connection()
+                    reason = await self._converse(self._open(peer), cast("ByteStream", call))
+                except grpc.aio.AioRpcError as error:
+                    reason = _cause(error)
+                    self._note_failure(peer, address, reason)
+                finally:
+                    call.cancel()
+            if asyncio.get_running_loop().time() - began > _BACKOFF_S_MAX:
+                backoff_s = _BACKOFF_S_FIRST
+            await asyncio.sleep(backoff_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnects, no secret
+            backoff_s = min(_BACKOFF_S_MAX, backoff_s * 2)
+
+    def _note_failure(self, peer: str, address: str, reason: str) -> None:
+        text = f"cannot reach {address}: {reason}"
+        if self.trouble.get(peer) != text:
+            log.info("link %s-%s: %s", self._site, peer, text)
+        self.trouble[peer] = text
+
+    # -- answering ----------------------------------------------------------------------------
+
+    async def answer(self, _: AsyncIterator[bytes], context: ByteStream) -> None:
+        """A peer dialled us: its first frame says who it is."""
+        first = await context.read()
+        if not isinstance(first, bytes):
+            return
+        try:
+            peer = caller_of(first)
+        except PeerProtocolError as error:
+            await context.write(encode_frame(Refuse(str(error))))
+            return
+        if peer not in self._peers:
+            known = ", ".join(sorted(self._peers)) or "none"
+            reason = f"site {self._site} requires a peer among {known}; got {peer!r}"
+            await context.write(encode_frame(Refuse(reason)))
+            return
+        connection = self._open(peer)
+        self._received(connection, first)
+        await self._converse(connection, context)
+
+    # -- a connection -------------------------------------------------------------------------
+
+    def _open(self, peer: str) -> Connection:
+        self._count += 1
+        connection = Connection(peer, self._count)
+        self._connections[connection.number] = connection
+        self.trouble.pop(peer, None)
+        self._put([ConnectionOpened(peer, connection.number)])
+        return connection
+
+    async def _converse(self, connection: Connection, stream: ByteStream) -> str:
+        """Write and read until one of the two is over; why it was."""
+        writer = asyncio.create_task(self._write(connection, stream))
+        reader = asyncio.create_task(self._read(connection, stream))
+        try:
+            done, _ = await asyncio.wait({writer, reader}, return_when=asyncio.FIRST_COMPLETED)
+            reason = connection.closing or next(iter(done)).result()
+        finally:
+            del self._connections[connection.number]
+            for task in (writer, reader):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(writer, reader, return_exceptions=True)
+        self._put([ConnectionClosed(connection.peer, connection.number, reason)])
+        return reason
+
+    async def _write(self, connection: Connection, stream: ByteStream) -> str:
+        ledger = self.ledgers[connection.peer].sent
+        while (item := await connection.outbox.get()) is not _LAST:
+            kind, data = item
+            try:
+                await stream.write(data)
+            except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, grpc.RpcError) as error:
+                return _cause(error)
+            ledger.count(kind, len(data))
+        return connection.closing or "closed here"
+
+    async def _read(self, connection: Connection, stream: ByteStream) -> str:
+        try:
+            while isinstance(data := await stream.read(), bytes):
+                self._received(connection, data)
+        except (grpc.aio.AioRpcError, grpc.RpcError) as error:
+            return _cause(error)
+        return f"closed by {connection.peer}"
+
+    def _received(self, connection: Connection, data: bytes) -> None:
+        self.ledgers[connection.peer].received.count(_kind_of(data), len(data))
+        self._put([FrameArrived(connection.peer, connection.number, data)])
+
+
+def _kind_of(data: bytes) -> Kind:
+    try:
+        return getattr(decode_frame(data), "kind", Kind.CONTROL)
+    except PeerProtocolError:
+        return Kind.CONTROL
+
+
+def _cause(error: BaseException) -> str:
+    """A gRPC error as a person would say it."""
+    if isinstance(error, grpc.aio.AioRpcError):
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            return "nobody answers" if "onnect" in (error.details() or "") else "connection lost"
+        return f"{error.code().name.lower()}: {error.details()}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,216 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Empty(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class IssueRequest(_message.Message):
+    __slots__ = ("text", "algorithm")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    algorithm: str
+    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ...) -> None: ...
+
+class IssueReply(_message.Message):
+    __slots__ = ("query_id", "schema", "plan_text", "plan_json")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    PLAN_TEXT_FIELD_NUMBER: _ClassVar[int]
+    PLAN_JSON_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    schema: bytes
+    plan_text: str
+    plan_json: str
+    def __init__(self, query_id: _Optional[str] = ..., schema: _Optional[bytes] = ..., plan_text: _Optional[str] = ..., plan_json: _Optional[str] = ...) -> None: ...
+
+class FollowRequest(_message.Message):
+    __slots__ = ("query_id", "taken")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    taken: int
+    def __init__(self, query_id: _Optional[str] = ..., taken: _Optional[int] = ...) -> None: ...
+
+class FollowReply(_message.Message):
+    __slots__ = ("number", "rows", "info", "schema")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    rows: bytes
+    info: QueryInfo
+    schema: bytes
+    def __init__(self, number: _Optional[int] = ..., rows: _Optional[bytes] = ..., info: _Optional[_Union[QueryInfo, _Mapping]] = ..., schema: _Optional[bytes] = ...) -> None: ...
+
+class QueryInfo(_message.Message):
+    __slots__ = ("query_id", "text", "state", "reason", "rows", "plan_text", "heads", "followed", "latency_us_buckets", "latency_rows", "home")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_TEXT_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWED_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_US_BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_ROWS_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    text: str
+    state: str
+    reason: str
+    rows: int
+    plan_text: str
+    heads: _containers.RepeatedCompositeFieldContainer[HeadInfo]
+    followed: bool
+    latency_us_buckets: _containers.RepeatedScalarFieldContainer[int]
+    latency_rows: _containers.RepeatedScalarFieldContainer[int]
+    home: str
+    def __init__(self, query_id: _Optional[str] = ..., text: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., rows: _Optional[int] = ..., plan_text: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[HeadInfo, _Mapping]]] = ..., followed: _Optional[bool] = ..., latency_us_buckets: _Optional[_Iterable[int]] = ..., latency_rows: _Optional[_Iterable[int]] = ..., home: _Optional[str] = ...) -> None: ...
+
+class HeadInfo(_message.Message):
+    __slots__ = ("head", "done_tick")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    DONE_TICK_FIELD_NUMBER: _ClassVar[int]
+    head: str
+    done_tick: int
+    def __init__(self, head: _Optional[str] = ..., done_tick: _Optional[int] = ...) -> None: ...
+
+class QueriesReply(_message.Message):
+    __slots__ = ("queries",)
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    queries: _containers.RepeatedCompositeFieldContainer[QueryInfo]
+    def __init__(self, queries: _Optional[_Iterable[_Union[QueryInfo, _Mapping]]] = ...) -> None: ...
+
+class DropRequest(_message.Message):
+    __slots__ = ("query_id",)
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    def __init__(self, query_id: _Optional[str] = ...) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored")
+    class IgnoredEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CORE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_FIELD_NUMBER: _ClassVar[int]
+    site: str
+    streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
+    links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
+    windows: _containers.RepeatedCompositeFieldContainer[WindowStatus]
+    engine_seconds: float
+    core_seconds: float
+    cpu_seconds: float
+    rss_bytes: int
+    views: _containers.RepeatedCompositeFieldContainer[ViewStatus]
+    uptime_seconds: float
+    ignored: _containers.ScalarMap[str, int]
+    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class StreamStatus(_message.Message):
+    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ASIDE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    rows: int
+    aside: int
+    rows_per_second: float
+    frontier: int
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class LinkStatus(_message.Message):
+    __slots__ = ("peer", "state", "trouble", "rtt_us", "sent_bytes", "received_bytes", "backlog_bytes", "reconnects", "duplicates")
+    class SentBytesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class ReceivedBytesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    RTT_US_FIELD_NUMBER: _ClassVar[int]
+    SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECONNECTS_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    peer: str
+    state: str
+    trouble: str
+    rtt_us: int
+    sent_bytes: _containers.ScalarMap[str, int]
+    received_bytes: _containers.ScalarMap[str, int]
+    backlog_bytes: int
+    reconnects: int
+    duplicates: int
+    def __init__(self, peer: _Optional[str] = ..., state: _Optional[str] = ..., trouble: _Optional[str] = ..., rtt_us: _Optional[int] = ..., sent_bytes: _Optional[_Mapping[str, int]] = ..., received_bytes: _Optional[_Mapping[str, int]] = ..., backlog_bytes: _Optional[int] = ..., reconnects: _Optional[int] = ..., duplicates: _Optional[int] = ...) -> None: ...
+
+class WindowStatus(_message.Message):
+    __slots__ = ("query_id", "window", "alias", "frontier", "waiting_walks", "rows", "nbytes")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    WAITING_WALKS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    NBYTES_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    window: str
+    alias: str
+    frontier: int
+    waiting_walks: int
+    rows: int
+    nbytes: int
+    def __init__(self, query_id: _Optional[str] = ..., window: _Optional[str] = ..., alias: _Optional[str] = ..., frontier: _Optional[int] = ..., waiting_walks: _Optional[int] = ..., rows: _Optional[int] = ..., nbytes: _Optional[int] = ...) -> None: ...
+
+class ViewStatus(_message.Message):
+    __slots__ = ("query_id", "alias", "rows", "ship_all_bytes", "backlog_bytes")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SHIP_ALL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    alias: str
+    rows: int
+    ship_all_bytes: int
+    backlog_bytes: int
+    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., rows: _Optional[int] = ..., ship_all_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ...) -> None: ...

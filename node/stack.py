@@ -1,0 +1,174 @@
+"""A whole node without IO: the site, its links and the wire format between them.
+
+The daemon and the simulator drive this same object. They own connections,
+clocks, files and engines; every decision is in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from node.core.effects import Effect, Send
+from node.core.errors import PeerProtocolError
+from node.core.events import Event, MessageReceived, PeerGreeted, PeerStateLost
+from node.core.limits import Limits
+from node.core.link import Frame, Hello, Identity, Kind, Link, LinkNews, Part
+from node.core.site import Site
+from node.core.stream import LocalStream
+from node.wire import decode_about, decode_frame, decode_message, encode_about, encode_frame, encode_message, kind_of
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOpened:
+    """A connection to or from ``peer`` exists; it replaces an earlier one."""
+
+    peer: str
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionClosed:
+    """That connection is gone."""
+
+    peer: str
+    connection: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrameArrived:
+    """Bytes of one frame came on that connection."""
+
+    peer: str
+    connection: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Nothing happened but time; comes a few times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendFrame:
+    """Write these bytes to that connection, after those before."""
+
+    peer: str
+    connection: int
+    kind: Kind
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Close that connection once what was to be sent on it is."""
+
+    peer: str
+    connection: int
+    reason: str
+
+
+Input = Event | ConnectionOpened | ConnectionClosed | FrameArrived | TimePassed
+Output = Effect | SendFrame | CloseConnection
+
+
+def caller_of(data: bytes) -> str:
+    """The site that the first frame of an incoming connection says it is from.
+
+    Raises PeerProtocolError if it is no greeting.
+    """
+    frame = decode_frame(data)
+    if not isinstance(frame, Hello):
+        raise PeerProtocolError(f"a connection requires Hello first; got {type(frame).__name__}")
+    return frame.site
+
+
+class Stack:
+    """One site with its links."""
+
+    def __init__(
+        self,
+        cluster: str,
+        site: str,
+        peers: Iterable[str],
+        tau_ms: int,
+        session: int,
+        streams: Sequence[LocalStream],
+        limits: Limits,
+    ) -> None:
+        about = encode_about(stream.info for stream in streams)
+        me = Identity(cluster, tau_ms, site, session, about)
+        self.site = Site(site, tau_ms, streams, limits)
+        self.links = {peer: Link(me, peer, limits) for peer in sorted(peers)}
+        self._connections: dict[str, int] = {}
+        self._out: list[Output] = []
+
+    def handle(self, inputs: Iterable[Input], now_us: int) -> list[Output]:
+        """Take what happened, in order; returns what to do, in order."""
+        events: list[Event] = []
+        for item in inputs:
+            match item:
+                case ConnectionOpened():
+                    self._connections[item.peer] = item.connection
+                    self._apply(self.links[item.peer], self.links[item.peer].opened(now_us), events)
+                case ConnectionClosed():
+                    self._on_closed(item)
+                case FrameArrived():
+                    self._on_frame(item, now_us, events)
+                case TimePassed():
+                    for link in self.links.values():
+                        self._apply(link, link.tick(now_us), events)
+                case _:
+                    events.append(item)
+        for effect in self.site.handle(events, now_us):
+            if isinstance(effect, Send):
+                link = self.links[effect.peer]
+                self._apply(link, link.send(kind_of(effect.message), encode_message(effect.message)), events)
+            else:
+                self._out.append(effect)
+        out, self._out = self._out, []
+        return out
+
+    def _on_closed(self, item: ConnectionClosed) -> None:
+        if self._connections.get(item.peer) == item.connection:
+            del self._connections[item.peer]
+            self.links[item.peer].closed(item.reason)
+
+    def _on_frame(self, item: FrameArrived, now_us: int, events: list[Event]) -> None:
+        if self._connections.get(item.peer) != item.connection:
+            return
+        link = self.links[item.peer]
+        try:
+            frame = decode_frame(item.data)
+        except PeerProtocolError as error:
+            self._close(link, str(error))
+            return
+        self._apply(link, link.received(frame, now_us), events)
+
+    def _apply(self, link: Link, news: LinkNews, events: list[Event]) -> None:
+        if news.peer_restarted:
+            events.append(PeerStateLost(link.peer, "the daemon was restarted and lost what it held"))
+        try:
+            if news.about is not None:
+                events.append(PeerGreeted(link.peer, decode_about(news.about)))
+            for _, payload in news.messages:
+                events.append(MessageReceived(link.peer, decode_message(payload)))
+        except PeerProtocolError as error:
+            # The link has counted this message as received, so it will not come again.
+            events.append(PeerStateLost(link.peer, f"sent what cannot be read: {error}"))
+            news.close = str(error)
+        for frame in news.frames:
+            self._send(link, frame)
+        if news.close is not None:
+            self._close(link, news.close)
+
+    def _send(self, link: Link, frame: Frame) -> None:
+        kind = frame.kind if isinstance(frame, Part) else Kind.CONTROL
+        self._out.append(SendFrame(link.peer, self._connections[link.peer], kind, encode_frame(frame)))
+
+    def _close(self, link: Link, reason: str) -> None:
+        connection = self._connections.pop(link.peer, None)
+        link.closed(reason)
+        if connection is not None:
+            self._out.append(CloseConnection(link.peer, connection, reason))

@@ -1,0 +1,1 @@
+"""Queries and plans as values: the pure layer under everything else."""

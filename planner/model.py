@@ -1,0 +1,171 @@
+"""The vocabulary of a query and its plan, as immutable values that print stably.
+
+A ``JoinQuery`` is bound: every stream in it is known, with its site and schema.
+A ``Plan`` adds one join sequence per head stream (Definition 1 of Tran & Lee)
+and the sink. Nothing here knows about daemons, links or engines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+import pyarrow as pa
+
+
+class TimeUnit(IntEnum):
+    """Resolution of an event time; the value is how many units make a millisecond."""
+
+    MS = 1
+    US = 1_000
+    NS = 1_000_000
+
+
+class Algorithm(StrEnum):
+    """One-way join algorithms that can be executed."""
+
+    SP_S = "SP-S"
+    SP_D = "SP-D"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """What a site tells the others about one of its streams."""
+
+    name: str
+    site: str
+    schema: pa.Schema
+    ts: str
+    unit: TimeUnit
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWindow:
+    """A time window: tuples at most this much older than the head are visible."""
+
+    length_us: int
+
+    def length(self, unit: TimeUnit) -> int:
+        """The length in whole units; rounding down is exact because times are whole units."""
+        return self.length_us * unit // TimeUnit.US
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRef:
+    """One stream of a query under the name the query gives it."""
+
+    alias: str
+    stream: StreamInfo
+    window: RangeWindow
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of one stream of the query."""
+
+    alias: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.alias}.{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An equality predicate between two streams of the query."""
+
+    left: ColumnRef
+    right: ColumnRef
+
+    def column_of(self, alias: str) -> ColumnRef:
+        """The side of this edge that belongs to ``alias``."""
+        return self.left if self.left.alias == alias else self.right
+
+    def joins(self, alias: str, others: tuple[str, ...]) -> bool:
+        """Whether this edge connects ``alias`` with one of ``others``."""
+        ends = (self.left.alias, self.right.alias)
+        return alias in ends and any(other in ends for other in others if other != alias)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """One column of the result."""
+
+    name: str
+    source: ColumnRef
+
+
+@dataclass(frozen=True, slots=True)
+class JoinQuery:
+    """A parsed and bound query; stream order is the order of the FROM clause."""
+
+    text: str
+    streams: tuple[StreamRef, ...]
+    edges: tuple[Edge, ...]
+    outputs: tuple[OutputColumn, ...]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Names of the streams in the order of the FROM clause."""
+        return tuple(ref.alias for ref in self.streams)
+
+    @property
+    def unit(self) -> TimeUnit:
+        """The finest time unit among the streams: all comparisons are made in it."""
+        return max(ref.stream.unit for ref in self.streams)
+
+    def ref(self, alias: str) -> StreamRef:
+        """The stream that the query calls ``alias``."""
+        return self.streams[self.position(alias)]
+
+    def position(self, alias: str) -> int:
+        """Place in the FROM clause; ties in event time are broken by it."""
+        return self.aliases.index(alias)
+
+    def needed_columns(self, alias: str) -> tuple[str, ...]:
+        """Columns of ``alias`` that must travel: join keys and outputs, in schema order."""
+        wanted = [edge.column_of(alias).column for edge in self.edges if edge.joins(alias, self.aliases)]
+        wanted += [output.source.column for output in self.outputs if output.source.alias == alias]
+        return tuple(name for name in self.ref(alias).stream.schema.names if name in wanted)
+
+    def output_schema(self) -> pa.Schema:
+        """Names and types of the result's columns."""
+        fields = []
+        for output in self.outputs:
+            schema = self.ref(output.source.alias).stream.schema
+            fields.append(schema.field(output.source.column).with_name(output.name).with_nullable(True))
+        return pa.schema(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One one-way join of a sequence: to which stream, and how."""
+
+    alias: str
+    algorithm: Algorithm
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """The join sequence that each batch of one head stream walks."""
+
+    head: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One sequence per head stream, and the site that collects the rows."""
+
+    query: JoinQuery
+    sink: str
+    sequences: tuple[Sequence, ...]
+
+    def sequence(self, head: str) -> Sequence:
+        """The sequence that the batches of ``head`` walk."""
+        return next(sequence for sequence in self.sequences if sequence.head == head)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Every site that takes part, sorted."""
+        return tuple(sorted({self.sink, *(ref.stream.site for ref in self.query.streams)}))

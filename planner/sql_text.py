@@ -1,0 +1,233 @@
+"""The text of a query: its tokens, its windows in brackets, and errors that point into it.
+
+SQL has no ``[RANGE ...]`` after a table name, so the brackets are cut out of the
+token list before the SQL parser sees it. Tokens keep their offsets into the
+user's text, so every later error can still point at what the user wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokens import Tokenizer
+
+from planner.errors import QueryError
+from planner.model import RangeWindow
+
+# Limits far above any real query. The parser's time is exponential in nesting (2**12 is already a
+# quarter of a second), so a short hostile text could otherwise stop a daemon.
+MAX_CHARACTERS = 65_536
+MAX_NESTING = 8
+
+DAY_US = 86_400_000_000
+MAX_WINDOW_DAYS = 100_000
+WINDOW_FORM = "[RANGE 10 SECONDS]"
+UNIT_NAMES = "MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS or WEEKS"
+_UNITS_US = {
+    **dict.fromkeys(("MICROSECOND", "MICROSECONDS", "US"), 1),
+    **dict.fromkeys(("MILLISECOND", "MILLISECONDS", "MS"), 1_000),
+    **dict.fromkeys(("SECOND", "SECONDS", "S"), 1_000_000),
+    **dict.fromkeys(("MINUTE", "MINUTES", "MIN"), 60_000_000),
+    **dict.fromkeys(("HOUR", "HOURS", "H"), 3_600_000_000),
+    **dict.fromkeys(("DAY", "DAYS", "D"), DAY_US),
+    **dict.fromkeys(("WEEK", "WEEKS"), 7 * DAY_US),
+}
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
+_MAX_NUMBER_CHARACTERS = 30
+
+_EXCERPT = 100
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+
+
+def printable(text: str) -> str:
+    """The text with one visible character per character: nothing a user types can steer a terminal."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)
+
+
+def quote(name: str) -> str:
+    """A name as it appears in messages."""
+    shown = printable(name)
+    return f'"{shown}"' if len(shown) <= _EXCERPT else f'"{shown[:_EXCERPT]}..."'
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """A ``[...]`` cut out of the query: what it follows, where it starts, what is inside."""
+
+    after: int
+    start: int
+    body: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryText:
+    """A query cut into tokens, without its brackets."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    brackets: tuple[Bracket, ...]
+
+    def error(self, message: str, at: int) -> QueryError:
+        """An error that shows the line of offset ``at`` with a caret under it."""
+        return error_at(self.text, message, at)
+
+    def written(self, token: Token) -> str:
+        """The token as the user wrote it, quotes included."""
+        return self.text[token.start : token.end + 1]
+
+    def keywords(self, *kinds: TokenType) -> list[Token]:
+        """The keywords of these kinds; a column of that name, as in ``o.limit``, is not one."""
+        previous = (None, *(token.token_type for token in self.tokens))
+        pairs = zip(previous, self.tokens, strict=False)
+        return [token for before, token in pairs if token.token_type in kinds and before is not TokenType.DOT]
+
+    def find(self, *kinds: TokenType) -> int | None:
+        """Offset of the first keyword of these kinds."""
+        return next((int(token.start) for token in self.keywords(*kinds)), None)
+
+    def before(self, at: int) -> tuple[Token, ...]:
+        """The tokens before offset ``at``, nearest first."""
+        return tuple(token for token in reversed(self.tokens) if token.start < at)
+
+    def bracket_after(self, end: int) -> Bracket | None:
+        """The bracket that directly follows the token that ends at ``end``."""
+        return next((bracket for bracket in self.brackets if bracket.after == end), None)
+
+
+def error_at(text: str, message: str, at: int) -> QueryError:
+    """A ``QueryError`` with the line of offset ``at`` and a caret; long lines are cut around the caret."""
+    begin = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    line = printable(text[begin:] if end < 0 else text[begin:end]).rstrip()
+    caret = at - begin
+    if caret > _EXCERPT * 3 // 4:
+        cut = caret - _EXCERPT // 2
+        line, caret = "..." + line[cut:], caret - cut + len("...")
+    if len(line) > _EXCERPT + len("..."):
+        line = line[:_EXCERPT] + "..."
+    return QueryError(f"{message}\n  {line}\n  {' ' * caret}^")
+
+
+def lex(text: str) -> QueryText:
+    """Cut a query into tokens and brackets; exactly one statement, the final semicolon is optional."""
+    if len(text) > MAX_CHARACTERS:
+        raise QueryError(f"the query is too long: required at most {MAX_CHARACTERS} characters, got {len(text)}")
+    tokens = _one_statement(text, _tokenize(text))
+    _check_nesting(text, tokens)
+    return _cut_brackets(text, tokens)
+
+
+def _tokenize(text: str) -> list[Token]:
+    tokenizer = Tokenizer()
+    try:
+        return tokenizer.tokenize(text)
+    except TokenError as error:
+        # The cause's message, if it is about an open quote, ends in line:offset.
+        found = re.search(r"Missing (.*) from [0-9]+:([0-9]+)$", str(error.__cause__), re.DOTALL)
+        if found is None:
+            raise error_at(text, "the query has a quote or comment that is not closed", _open_comment(text)) from None
+        message = f"the quote that opens here is not closed: required a closing {printable(found[1])}"
+        raise error_at(text, message, int(found[2])) from None
+
+
+def _open_comment(text: str) -> int:
+    """Where a comment without an end most likely starts."""
+    return max(text.rfind("/*"), 0)
+
+
+def _one_statement(text: str, tokens: list[Token]) -> list[Token]:
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens = tokens[:-1]
+    if not tokens:
+        raise QueryError("the query is empty: required SELECT ... FROM ... JOIN ... ON ...")
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            raise error_at(text, "more than one statement: required one query at a time", token.start)
+    return tokens
+
+
+def _check_nesting(text: str, tokens: list[Token]) -> None:
+    depth = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+        elif token.token_type in _CLOSING:
+            depth -= 1
+        if depth > MAX_NESTING:
+            raise error_at(text, f"nested too deeply: required at most {MAX_NESTING} levels", token.start)
+
+
+def _cut_brackets(text: str, tokens: list[Token]) -> QueryText:
+    kept: list[Token] = []
+    brackets: list[Bracket] = []
+    opened: Token | None = None
+    body: list[Token] = []
+    end = -1
+    after = -1
+    for token in tokens:
+        if opened is None and token.token_type is not TokenType.L_BRACKET:
+            kept.append(token)
+        elif opened is None:
+            opened, body, after = token, [], end
+        elif token.token_type is TokenType.R_BRACKET:
+            brackets.append(Bracket(after, opened.start, tuple(body)))
+            opened = None
+        elif token.token_type is TokenType.L_BRACKET:
+            break
+        else:
+            body.append(token)
+        end = token.end
+    if opened is not None:
+        raise error_at(text, f"the bracket that opens here is not closed: required {WINDOW_FORM}", opened.start)
+    if not kept:
+        raise error_at(
+            text, "a window without a query: required SELECT ... FROM ... JOIN ... ON ...", brackets[0].start
+        )
+    return QueryText(text, tuple(kept), tuple(brackets))
+
+
+def is_window(bracket: Bracket) -> bool:
+    """Whether the bracket was meant as a window, wherever it stands."""
+    return bool(bracket.body) and bracket.body[0].text.upper() in ("RANGE", "ROWS")
+
+
+def range_window(source: QueryText, bracket: Bracket) -> RangeWindow:
+    """The window that a bracket after a stream's name says."""
+    words = [source.written(token) for token in bracket.body]
+    if words and words[0].upper() == "ROWS":
+        raise source.error(
+            f"count windows [ROWS n] are not supported yet: required a time window such as {WINDOW_FORM}",
+            bracket.body[0].start,
+        )
+    if len(words) < 3 or words[0].upper() != "RANGE":
+        raise source.error(f"cannot read this window: required [RANGE n unit] such as {WINDOW_FORM}", bracket.start)
+    first, last = bracket.body[1], bracket.body[-2]
+    amount = _amount(source, source.text[first.start : last.end + 1], first.start)
+    unit_us = _UNITS_US.get(words[-1].upper())
+    if unit_us is None:
+        unit = bracket.body[-1]
+        raise source.error(f"unknown unit of time {quote(words[-1])}: required {UNIT_NAMES}", unit.start)
+    return RangeWindow(_whole_us(source, amount * unit_us, first.start))
+
+
+def _amount(source: QueryText, number: str, at: int) -> Fraction:
+    if number.startswith("-"):
+        raise source.error(f"a window cannot be negative: required zero or more, got {quote(number)}", at)
+    if len(number) > _MAX_NUMBER_CHARACTERS or not _NUMBER.fullmatch(number):
+        raise source.error(
+            f"cannot read the window's length: required a number such as 10 or 0.5, got {quote(number)}", at
+        )
+    return Fraction(number)
+
+
+def _whole_us(source: QueryText, length: Fraction, at: int) -> int:
+    if length > MAX_WINDOW_DAYS * DAY_US:
+        raise source.error(f"the window is too long: required at most {MAX_WINDOW_DAYS} days", at)
+    if length.denominator != 1:
+        raise source.error("the window is too fine: required a whole number of microseconds", at)
+    return length.numerator

@@ -1,0 +1,27 @@
+"""``python -m tests.sim --seeds 10000``: many seeds on all cores; ``--seed N``: one, with its story."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.sim.check import check_seed
+from tests.sim.many import run_many
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="run this one seed and print its story")
+    options = parser.parse_args()
+    if options.seed is not None:
+        outcome = check_seed(options.seed)
+        print("\n".join(outcome.story))
+        print(f"seed {options.seed}: {outcome.rows.num_rows} rows, as the oracle says")
+        return 0
+    return run_many(range(options.first, options.first + options.seeds))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

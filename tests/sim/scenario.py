@@ -1,0 +1,151 @@
+"""A scenario is data: what the streams hold, how the query runs, what the network does. All from a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from node.core.limits import Limits
+
+MS = 1_000  # microseconds
+
+
+@dataclass(frozen=True)
+class StreamData:
+    """One stream: rows in order of arrival."""
+
+    name: str
+    site: str
+    unit: Literal["ms", "us"]
+    lateness_ms: int
+    ts: tuple[int | None, ...]
+    keys: tuple[object, ...]
+    key_type: str  # "int", "narrow" or "string"
+
+    def table(self) -> pa.Table:
+        kind = {"int": pa.int64(), "narrow": pa.int32(), "string": pa.string()}[self.key_type]
+        return pa.table(
+            {
+                "ts": pa.array(self.ts, pa.int64()),
+                "key": pa.array(self.keys, kind),
+                "n": pa.array(range(len(self.ts)), pa.int64()),
+                "text": pa.array([f"{self.name}·{n}" for n in range(len(self.ts))], pa.string()),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Fault:
+    """From ``at_us`` on, for ``length_us``: the link is cut, or it swallows what is sent without a word."""
+
+    at_us: int
+    length_us: int
+    pair: tuple[str, str]
+    silent: bool
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything a run depends on."""
+
+    seed: int
+    sites: tuple[str, ...]
+    streams: tuple[StreamData, StreamData]
+    sink: str
+    algorithms: tuple[str, str]
+    tau_ms: int
+    windows_ms: tuple[int, int]
+    chunk_rows_max: int
+    delay_us_max: int
+    paced: bool
+    reference_engine: bool
+    faults: tuple[Fault, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def query(self) -> str:
+        left, right = self.streams
+        return (
+            f"SELECT a.n AS an, a.key AS k, a.text AS at, b.n AS bn, b.text AS bt "
+            f"FROM {left.name} [RANGE {self.windows_ms[0]} MS] AS a "
+            f"JOIN {right.name} [RANGE {self.windows_ms[1]} MS] AS b ON a.key = b.key"
+        )
+
+
+def scenario_of(seed: int) -> Scenario:
+    """The scenario of a seed, always the same."""
+    rng = random.Random(seed)
+    sites = ("ash", "bow", "cam")[: rng.choice([1, 2, 2, 3, 3])]
+    tau_ms = rng.choice([1, 7, 100, 1000])
+    key_type = rng.choice(["int", "int", "string"])
+    origin = rng.choice([0, -5_000, 1_700_000_000_000, 2**50, -(2**50)])
+    step = rng.choice([0, 1, tau_ms // 2, tau_ms, 5 * tau_ms])
+    streams = tuple(_stream(rng, name, rng.choice(sites), tau_ms, step, key_type, origin) for name in ("left", "right"))
+    lengths = [0, 1, tau_ms // 3, tau_ms, 3 * tau_ms + 1, 10 * step, 40 * tau_ms, 10_000 * tau_ms]
+    windows = tuple(rng.choice(lengths) for _ in range(2))
+    delay_us_max = rng.choice([0, 100, 50 * MS, 2_000 * MS])
+    scenario = Scenario(
+        seed=seed,
+        sites=sites,
+        streams=(streams[0], streams[1]),
+        sink=rng.choice(sites),
+        algorithms=(rng.choice(["SP-S", "SP-D"]), rng.choice(["SP-S", "SP-D"])),
+        tau_ms=tau_ms,
+        windows_ms=(windows[0], windows[1]),
+        chunk_rows_max=rng.choice([1, 3, 10, 100]),
+        delay_us_max=delay_us_max,
+        paced=rng.random() < 0.2,
+        reference_engine=rng.random() < 0.3,
+        limits=_limits(rng, delay_us_max),
+    )
+    return Scenario(**{**scenario.__dict__, "faults": _faults(rng, sites)})
+
+
+def _stream(rng: random.Random, name: str, site: str, tau_ms: int, step: int, key_type: str, origin: int) -> StreamData:
+    rows = rng.choice([0, 1, 5, 30, 30, 80, 80])
+    unit: Literal["ms", "us"] = "us" if rng.random() < 0.3 else "ms"
+    scale = 1000 if unit == "us" else 1
+    lateness_ms = rng.choice([0, 0, tau_ms, 3 * tau_ms])
+    jitter = rng.choice([0, 0, 1, lateness_ms])
+    ts: list[int | None] = []
+    now = origin * scale
+    for _ in range(rows):
+        now += rng.randint(0, max(1, 2 * step) * scale)
+        if rng.random() < 0.01:
+            now += rng.randint(0, 200 * tau_ms) * scale
+        ts.append(None if rng.random() < 0.01 else now - rng.randint(0, jitter * scale))
+    distinct = rng.choice([1, 3, 10])
+    keys = [None if rng.random() < 0.05 else _key(rng.randrange(distinct), key_type) for _ in range(rows)]
+    own_type = "narrow" if key_type == "int" and rng.random() < 0.3 else key_type
+    return StreamData(name, site, unit, lateness_ms, tuple(ts), tuple(keys), own_type)
+
+
+def _key(number: int, key_type: str) -> object:
+    return number - 1 if key_type == "int" else ["", "a", "ключ", "a" * 40][number % 4] + str(number // 4)
+
+
+def _limits(rng: random.Random, delay_us_max: int) -> Limits:
+    # A long link with little in flight is only slow, and says nothing that a short one does not.
+    part = rng.choice([7, 64, 1024, 1 << 20] if delay_us_max <= 50 * MS else [1024, 1 << 20])
+    inflight = part * rng.choice([2, 5, 100])
+    return Limits(
+        ahead_bytes_max=rng.choice([1, 500, 1 << 26]),
+        ahead_batches_max=rng.choice([1, 2, 256]),
+        part_bytes_max=part,
+        inflight_bytes_max=inflight,
+        ack_bytes=rng.choice([1, inflight - 1]),
+    )
+
+
+def _faults(rng: random.Random, sites: tuple[str, ...]) -> tuple[Fault, ...]:
+    pairs = [(a, b) for a in sites for b in sites if a < b]
+    if not pairs:
+        return ()
+    count = rng.choice([0, 0, 1, 3, 8])
+    return tuple(
+        Fault(rng.randrange(3_000 * MS), rng.choice([1, 500 * MS, 5_000 * MS]), rng.choice(pairs), rng.random() < 0.3)
+        for _ in range(count)
+    )

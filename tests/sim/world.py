@@ -1,0 +1,315 @@
+"""The simulator: real nodes without IO, a virtual clock, and a network that misbehaves by seed.
+
+Everything that happens is an entry in one heap, ordered by virtual time. The
+nodes are ``node.stack.Stack``, the very objects the daemon drives; encoded
+frames travel between them. Nothing here reads a clock or a socket, so a seed
+always tells the same story.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from node.core.effects import (
+    BlamePeer,
+    NoteIgnored,
+    QueryState,
+    ReadSource,
+    ReportQuery,
+    RunOp,
+    SetAside,
+    StoreRows,
+)
+from node.core.engine import Engine, Probe
+from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.link import LinkState
+from node.core.stream import LocalStream
+from node.engine.native import NativeEngine
+from node.stack import (
+    CloseConnection,
+    ConnectionClosed,
+    ConnectionOpened,
+    FrameArrived,
+    Input,
+    Output,
+    SendFrame,
+    Stack,
+    TimePassed,
+)
+from planner.model import Algorithm, StreamInfo, TimeUnit
+from planner.plans import forced_plan
+from planner.sql import parse_query
+from tests.sim.reference_engine import ReferenceEngine
+from tests.sim.scenario import Fault, Scenario, StreamData
+
+QUERY_ID = "q1"
+START_US = 1_800_000_000_000_000
+DEADLINE_US = 3_600_000_000
+TIMER_US = 50_000
+
+
+class SimulationError(AssertionError):
+    """The run broke a promise; the text has the story."""
+
+
+@dataclass
+class Outcome:
+    """What a run delivered, and how."""
+
+    rows: pa.Table
+    aside: dict[str, int]
+    story: list[str]
+    virtual_us: int
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class SimSource:
+    """A stream's rows in order, in chunks whose size the seed decides."""
+
+    def __init__(self, data: StreamData, chunk_rows_max: int) -> None:
+        self._rows = data.table().combine_chunks().to_batches()
+        self._table = self._rows[0] if self._rows else None
+        self._next = 0
+        self._chunk_rows_max = chunk_rows_max
+        self.info = StreamInfo(
+            data.name, data.site, data.table().schema, "ts", TimeUnit.US if data.unit == "us" else TimeUnit.MS
+        )
+
+    def read(self, rng: random.Random) -> RowsArrived:
+        """The next chunk; the end comes with the last rows or after them, as it may in a file."""
+        if self._table is None:
+            empty = pa.RecordBatch.from_pylist([], schema=self.info.schema)
+            return RowsArrived(self.info.name, empty, pa.array([], pa.int64()), None, True)
+        rows = self._table.slice(self._next, rng.randint(0, self._chunk_rows_max))
+        self._next += rows.num_rows
+        over = self._next == self._table.num_rows
+        ended = over and (rows.num_rows == 0 or rng.random() < 0.5)
+        return RowsArrived(self.info.name, rows, rows.column("ts"), None, ended)
+
+
+class World:
+    """All nodes of a scenario and what is between them."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.now_us = START_US
+        self.story: list[str] = []
+        self.counts: dict[str, int] = {}
+        self._rng = random.Random(scenario.seed ^ 0x5EED)
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._tie = 0
+        self._sources = {data.name: SimSource(data, scenario.chunk_rows_max) for data in scenario.streams}
+        self._engines: dict[str, Engine] = {site: self._engine() for site in scenario.sites}
+        self._nodes = {site: self._node(site) for site in scenario.sites}
+        self._connections: dict[tuple[str, str], int] = {}
+        self._connection_count = 0
+        self._arrival_us: dict[tuple[int, str], int] = {}
+        self._faults_now: dict[tuple[str, str], Fault] = {}
+        self._rows: list[pa.RecordBatch] = []
+        self._stored: set[tuple[str, int]] = set()
+        self._aside: dict[str, int] = {}
+        self._state = QueryState.PREPARING
+        self._reason = ""
+
+    def _engine(self) -> Engine:
+        return ReferenceEngine() if self.scenario.reference_engine else NativeEngine()
+
+    def _node(self, site: str) -> Stack:
+        scenario = self.scenario
+        streams = []
+        for data in scenario.streams:
+            if data.site == site:
+                streams.append(LocalStream(self._sources[data.name].info, data.lateness_ms))
+        peers = [peer for peer in scenario.sites if peer != site]
+        session = self._rng.getrandbits(32) | 1
+        return Stack("sim", site, peers, scenario.tau_ms, session, streams, scenario.limits)
+
+    # -- the heap -----------------------------------------------------------------------------
+
+    def _at(self, delay_us: int, action: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (self.now_us + delay_us, self._tie, action))
+        self._tie += 1
+
+    def _delay(self) -> int:
+        return self._rng.randint(0, self.scenario.delay_us_max)
+
+    def run(self) -> Outcome:
+        """Let it happen until the query is over."""
+        for pair in self._pairs():
+            self._at(self._delay(), lambda pair=pair: self._dial(pair))  # type: ignore[misc]
+        for fault in self.scenario.faults:
+            self._at(fault.at_us, lambda fault=fault: self._begin_fault(fault))  # type: ignore[misc]
+        for site in self.scenario.sites:
+            self._at(TIMER_US, lambda site=site: self._timer(site))  # type: ignore[misc]
+        self._at(self._delay(), self._try_issue)
+        while self._heap and not self._state.ended:
+            self.now_us, _, action = heapq.heappop(self._heap)
+            if self.now_us - START_US > DEADLINE_US:
+                raise SimulationError(f"not finished after {DEADLINE_US / 1e6:.0f} virtual seconds: {self._where()}")
+            action()
+        if self._state is not QueryState.COMPLETED:
+            raise SimulationError(f"query ended as {self._state}: {self._reason}")
+        schema = self._home().site.homes[QUERY_ID].plan.query.output_schema()
+        rows = pa.Table.from_batches(self._rows, schema=schema)
+        return Outcome(rows, self._aside, self.story, self.now_us - START_US, self.counts)
+
+    def _where(self) -> str:
+        states = []
+        for name, node in self._nodes.items():
+            for stream in node.site.streams.values():
+                states.append(f"{name}.{stream.info.name} {stream.state} at {stream.frontier}")
+            states += [f"{name}-{link.peer} {link.state.value} {link.trouble}" for link in node.links.values()]
+        return "; ".join(states)
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        return [(a, b) for a in self.scenario.sites for b in self.scenario.sites if a < b]
+
+    def _home(self) -> Stack:
+        return self._nodes[self.scenario.sink]
+
+    def _timer(self, site: str) -> None:
+        self._give(site, [TimePassed()])
+        self._at(TIMER_US, lambda: self._timer(site))
+
+    # -- the query ----------------------------------------------------------------------------
+
+    def _try_issue(self) -> None:
+        home = self._home()
+        if any(link.state is not LinkState.UP for link in home.links.values()):
+            self._at(100_000, self._try_issue)
+            return
+        query = parse_query(self.scenario.query, home.site.catalogue)
+        choice = {alias: Algorithm(name) for alias, name in zip(query.aliases, self.scenario.algorithms, strict=True)}
+        self._give(self.scenario.sink, [QueryIssued(QUERY_ID, forced_plan(query, self.scenario.sink, choice))])
+
+    # -- the network --------------------------------------------------------------------------
+
+    def _dial(self, pair: tuple[str, str]) -> None:
+        fault = self._faults_now.get(pair)
+        if fault is not None and not fault.silent:
+            self._at(200_000, lambda: self._dial(pair))
+            return
+        self._connection_count += 1
+        connection = self._connection_count
+        self._connections[pair] = connection
+        self._tell(f"{pair[0]}-{pair[1]} connected as #{connection}")
+        for site, peer in (pair, pair[::-1]):
+            self._give(site, [ConnectionOpened(peer, connection)])
+
+    def _begin_fault(self, fault: Fault) -> None:
+        self._tell(f"{fault.pair[0]}-{fault.pair[1]} {'goes silent' if fault.silent else 'is cut'}")
+        self._faults_now[fault.pair] = fault
+        if not fault.silent:
+            self._break(fault.pair, "cut")
+        self._at(fault.length_us, lambda: self._end_fault(fault))
+
+    def _end_fault(self, fault: Fault) -> None:
+        if self._faults_now.get(fault.pair) is fault:
+            del self._faults_now[fault.pair]
+            self._tell(f"{fault.pair[0]}-{fault.pair[1]} heals")
+            # What a silent fault swallowed leaves a gap that only a new connection fills.
+            if fault.silent:
+                self._break(fault.pair, "lost bytes")
+
+    def _break(self, pair: tuple[str, str], reason: str) -> None:
+        connection = self._connections.pop(pair, None)
+        if connection is None:
+            return
+        for site, peer in (pair, pair[::-1]):
+            notice = ConnectionClosed(peer, connection, reason)
+            self._at(self._delay(), lambda site=site, notice=notice: self._give(site, [notice]))  # type: ignore[misc]
+        self._at(200_000 + self._delay(), lambda: self._dial(pair))
+
+    def _carry(self, site: str, frame: SendFrame) -> None:
+        pair = (min(site, frame.peer), max(site, frame.peer))
+        if self._connections.get(pair) != frame.connection or pair in self._faults_now:
+            self._count("frames lost")
+            return
+        # One connection keeps its order: nothing arrives before what was sent earlier.
+        key = (frame.connection, site)
+        arrival = max(self.now_us + self._delay(), self._arrival_us.get(key, 0))
+        self._arrival_us[key] = arrival
+        self._at(arrival - self.now_us, lambda: self._arrive(pair, site, frame))
+
+    def _arrive(self, pair: tuple[str, str], site: str, frame: SendFrame) -> None:
+        if self._connections.get(pair) == frame.connection:
+            self._give(frame.peer, [FrameArrived(site, frame.connection, frame.data)])
+        else:
+            self._count("frames lost")
+
+    # -- effects ------------------------------------------------------------------------------
+
+    def _give(self, site: str, inputs: list[Input]) -> None:
+        if not isinstance(inputs[0], TimePassed):
+            self._tell(f"{site} <- {_brief(inputs[0])}")
+        self._perform(site, self._nodes[site].handle(inputs, self.now_us))
+
+    def _perform(self, site: str, outputs: Iterable[Output]) -> None:  # noqa: C901
+        for output in outputs:
+            match output:
+                case SendFrame():
+                    self._carry(site, output)
+                case CloseConnection():
+                    pair = (min(site, output.peer), max(site, output.peer))
+                    self._tell(f"{site} closes {output.peer}: {output.reason}")
+                    if self._connections.get(pair) == output.connection:
+                        self._break(pair, output.reason)
+                case ReadSource():
+                    self._read(site, output.stream)
+                case RunOp():
+                    self._run_op(site, output)
+                case StoreRows():
+                    self._store(site, output)
+                case SetAside():
+                    self._aside[output.stream] = self._aside.get(output.stream, 0) + output.rows.num_rows
+                case ReportQuery():
+                    self._tell(f"{site} reports {output.state} {output.reason}")
+                    self._state, self._reason = output.state, output.reason
+                case NoteIgnored():
+                    self._count(output.reason)
+                case BlamePeer():
+                    raise SimulationError(f"{site} blames {output.peer}: {output.reason}")
+
+    def _read(self, site: str, stream: str) -> None:
+        delay = 1_000 * self.scenario.tau_ms if self.scenario.paced else self._delay()
+        arrived = self._sources[stream].read(self._rng)
+        self._at(delay, lambda: self._give(site, [arrived]))
+
+    def _run_op(self, site: str, effect: RunOp) -> None:
+        answers = self._engines[site].run([effect.op])
+        if isinstance(effect.op, Probe):
+            finished = ProbeFinished(effect.op_id, answers[0])
+            self._at(self._delay(), lambda: self._give(site, [finished]))
+
+    def _store(self, site: str, effect: StoreRows) -> None:
+        walk = (effect.head, effect.span.first)
+        if walk in self._stored:
+            raise SimulationError(f"walk {walk} is stored twice")
+        self._stored.add(walk)
+        self._rows.append(effect.rows)
+        stored = RowsStored(effect.query_id, effect.head, effect.span)
+        self._at(self._delay(), lambda: self._give(site, [stored]))
+
+    # -- the story ----------------------------------------------------------------------------
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def _tell(self, line: str) -> None:
+        self.story.append(f"{(self.now_us - START_US) / 1e6:12.6f}  {line}")
+
+
+def _brief(item: Input) -> str:
+    text = type(item).__name__
+    if isinstance(item, FrameArrived):
+        return f"{text} from {item.peer} #{item.connection} {len(item.data)} bytes"
+    if isinstance(item, RowsArrived):
+        return f"{text} {item.stream} {item.rows.num_rows} rows{' and the end' if item.ended else ''}"
+    if isinstance(item, RowsStored):
+        return f"{text} {item.head} {item.span}"
+    return text

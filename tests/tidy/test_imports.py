@@ -1,0 +1,62 @@
+"""Import rules hold, and each of them would notice if it were broken."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("planner", "node", "cli", "demo", "bench", "tests")
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--config", ".importlinter", "--no-cache"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_import_rules_hold() -> None:
+    result = lint(ROOT)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / ".importlinter", folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("module", "planted", "contract"),
+    [
+        ("node/core/sink.py", "import time", "Pure code"),
+        ("planner/model.py", "import random", "Pure code"),
+        ("node/engine/native.py", "import logging", "Pure code"),
+        ("node/stack.py", "import asyncio", "Pure code"),
+        ("node/core/site.py", "import node.wire", "does not know how it is sent"),
+        ("node/wire.py", "import node.io.clock", "Packages only look down"),
+        ("node/core/sink.py", "import node.core.link", "Stages do not know each other"),
+        ("node/io/runner.py", "import node.rpc.link_pb2", "see protobuf"),
+        ("tests/sim/world.py", "import node.io.runner", "none of the real IO"),
+        ("tests/oracle/oracle.py", "import planner.model", "shares no code"),
+    ],
+)
+def test_a_planted_violation_is_caught(copied: Path, module: str, planted: str, contract: str) -> None:
+    path = copied / module
+    before = path.read_text()
+    # After the docstring and the __future__ import, which must stay first.
+    head, sep, tail = before.partition("from __future__ import annotations\n")
+    path.write_text(f"{head}{sep}{planted}  # noqa\n{tail}")
+    try:
+        result = lint(copied)
+    finally:
+        path.write_text(before)
+    assert result.returncode != 0
+    broken = [line for line in result.stdout.splitlines() if line.rstrip().endswith("BROKEN")]
+    assert any(contract in line for line in broken), result.stdout

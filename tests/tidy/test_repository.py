@@ -1,0 +1,55 @@
+"""The repository checks itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ["node", "planner", "cli"]
+
+
+def test_generated_code_is_current(tmp_path: Path) -> None:
+    protos = ["proto/node/rpc/link.proto", "proto/node/rpc/control.proto"]
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I", "proto", f"--python_out={tmp_path}", *protos]
+    subprocess.run([*command, f"--pyi_out={tmp_path}"], cwd=ROOT, check=True)
+    for made in sorted((tmp_path / "node" / "rpc").iterdir()):
+        assert made.read_text() == (ROOT / "node" / "rpc" / made.name).read_text(), f"run make proto: {made.name}"
+
+
+def test_the_wheel_lists_exactly_our_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == PACKAGES
+
+
+def test_nobody_else_owns_our_package_names() -> None:
+    owners = packages_distributions()
+    for package in PACKAGES:
+        assert set(owners.get(package, [])) <= {"narrows-middleware"}, f"{package} belongs to {owners[package]}"
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [name for names in project["optional-dependencies"].values() for name in names]
+    for requirement in [*project["dependencies"], *extras]:
+        assert "==" in requirement
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    assert "make test" in (ROOT / "README.md").read_text()
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_every_module_of_the_system_is_used() -> None:
+    """A module that nobody imports is dead, but for those that are started."""
+    started = {"cli.main", "demo.__main__", "node.daemon"}
+    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    text = "\n".join(path.read_text() for path in [*files, *sorted((ROOT / "tests").rglob("*.py"))])
+    for path in files:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        parent, _, leaf = name.rpartition(".")
+        imported = f"from {name} import" in text or f"import {name}" in text or f"from {parent} import {leaf}" in text
+        assert imported or leaf == "__init__" or name in started, f"nobody imports {name}"

@@ -1,0 +1,430 @@
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.errors import QueryError
+from planner.model import ColumnRef, Edge, JoinQuery, OutputColumn, StreamInfo, TimeUnit
+from planner.sql import parse_query
+from planner.sql_text import MAX_CHARACTERS
+
+
+def info(name: str, site: str, *columns: tuple[str, pa.DataType]) -> StreamInfo:
+    return StreamInfo(name, site, pa.schema([("ts", pa.timestamp("ms")), *columns]), "ts", TimeUnit.MS)
+
+
+CATALOGUE = {
+    "orders": info(
+        "orders",
+        "frankfurt",
+        ("id", pa.int64()),
+        ("region", pa.string()),
+        ("amount", pa.float64()),
+        ("big", pa.uint64()),
+    ),
+    "payments": info("payments", "virginia", ("order_id", pa.int32()), ("region", pa.string()), ("Card", pa.string())),
+    "odd-name": info("odd-name", "oslo", ("id", pa.int64()), ("a b", pa.int64()), ("Id", pa.int64())),
+    "Orders2": info("Orders2", "oslo", ("__id", pa.int64()), ("limit", pa.int64())),
+}
+FROM = "FROM orders [RANGE 10 SECONDS] AS o JOIN payments [RANGE 5 SECONDS] AS p"
+ON = "ON o.id = p.order_id"
+QUERY = f"SELECT o.id, p.Card AS card {FROM} {ON} AND o.region = p.region"
+
+
+def parse(text: str) -> JoinQuery:
+    return parse_query(text, CATALOGUE)
+
+
+def names(query: JoinQuery) -> list[str]:
+    return [output.name for output in query.outputs]
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(QueryError) as refused:
+        parse(text)
+    return str(refused.value)
+
+
+def pointed_at(message: str) -> str:
+    """The rest of the shown line from the caret on."""
+    _, line, caret = message.split("\n")
+    return line[caret.index("^") :]
+
+
+def window_of(text: str) -> int:
+    query = parse(f"SELECT * FROM orders {text} AS o JOIN payments [RANGE 5 SECONDS] AS p {ON}")
+    return query.streams[0].window.length_us
+
+
+# What is accepted.
+
+
+def test_a_query_is_bound_to_streams_windows_edges_and_outputs() -> None:
+    query = parse(QUERY)
+    assert query.text == QUERY
+    assert [(ref.alias, ref.stream, ref.window.length_us) for ref in query.streams] == [
+        ("o", CATALOGUE["orders"], 10_000_000),
+        ("p", CATALOGUE["payments"], 5_000_000),
+    ]
+    assert query.edges == (
+        Edge(ColumnRef("o", "id"), ColumnRef("p", "order_id")),
+        Edge(ColumnRef("o", "region"), ColumnRef("p", "region")),
+    )
+    assert query.outputs == (
+        OutputColumn("id", ColumnRef("o", "id")),
+        OutputColumn("card", ColumnRef("p", "Card")),
+    )
+    assert query.output_schema().names == ["id", "card"]
+
+
+def test_star_names_each_column_after_its_alias_in_from_order() -> None:
+    assert names(parse(f"SELECT * {FROM} {ON}")) == [
+        *["o_ts", "o_id", "o_region", "o_amount", "o_big"],
+        *["p_ts", "p_order_id", "p_region", "p_Card"],
+    ]
+
+
+def test_a_qualified_star_takes_one_stream() -> None:
+    assert names(parse(f"SELECT p.*, o.id {FROM} {ON}")) == ["p_ts", "p_order_id", "p_region", "p_Card", "id"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        QUERY + ";",
+        QUERY + " ;; -- the end",
+        QUERY.replace("SELECT", "select").replace("RANGE", "range").replace("JOIN", "inner join"),
+        QUERY.replace(" AS o", " o").replace(" AS p", "/* [RANGE 1 DAY] */ p"),
+        QUERY.replace(" ", "\n\t"),
+        QUERY.replace(" ", "\r\n"),
+        QUERY.replace("[RANGE 10 SECONDS]", "-- the [window]\n[ RANGE 10 /* s */ SECONDS ]"),
+        QUERY.replace("orders [RANGE", "orders[RANGE"),
+        QUERY.replace("orders", '"orders"').replace("o.id", '"o"."id"'),
+        QUERY.replace("orders", "ORDERS").replace("p.Card", "P.CARD"),
+        QUERY.replace("o.id = p.order_id", "(p.order_id = o.id)"),
+        QUERY.replace("o.id = p.order_id", "o.id = p.order_id AND (p.order_id = o.id)"),
+        QUERY.replace("o.id =", "id =").replace("p.order_id", "order_id"),
+    ],
+)
+def test_spelling_does_not_change_what_a_query_means(text: str) -> None:
+    query, plain = parse(text), parse(QUERY)
+    assert (query.streams, query.edges, query.outputs) == (plain.streams, plain.edges, plain.outputs)
+
+
+def test_a_stream_without_an_alias_goes_by_its_own_name() -> None:
+    query = parse("SELECT orders.id FROM ORDERS [RANGE 1 S] JOIN payments [RANGE 1 S] ON Orders.id = order_id")
+    assert query.aliases == ("orders", "payments")
+
+
+def test_a_stream_can_be_joined_with_itself_under_two_aliases() -> None:
+    query = parse("SELECT a.id, b.id AS other FROM orders [RANGE 1 S] a JOIN orders [RANGE 2 S] b ON a.id = b.id")
+    assert query.aliases == ("a", "b")
+    assert query.streams[0].stream is query.streams[1].stream
+    assert [ref.window.length_us for ref in query.streams] == [1_000_000, 2_000_000]
+
+
+def test_an_exact_name_beats_one_that_differs_in_case() -> None:
+    text = 'SELECT x.Id FROM "odd-name" [RANGE 1 S] x JOIN orders [RANGE 1 S] o ON x.id = o.id'
+    assert parse(text).outputs == (OutputColumn("Id", ColumnRef("x", "Id")),)
+
+
+def test_a_column_may_be_named_like_a_keyword_or_hold_spaces() -> None:
+    text = 'SELECT y.limit, x."a b" FROM "odd-name" [RANGE 1 S] x JOIN orders2 [RANGE 1 S] y ON x.id = y.limit'
+    assert names(parse(text)) == ["limit", "a b"]
+
+
+def test_brackets_in_quotes_and_comments_are_not_windows() -> None:
+    message = refusal(f"SELECT '[RANGE 1 S]' AS x {FROM} {ON}")
+    assert "expressions are not supported yet" in message
+    assert parse(f"/* [ */ {QUERY} -- ]").edges == parse(QUERY).edges
+
+
+# Windows.
+
+
+@pytest.mark.parametrize(
+    ("text", "length_us"),
+    [
+        ("[RANGE 10 SECONDS]", 10_000_000),
+        ("[RANGE 1 SECOND]", 1_000_000),
+        ("[RANGE 10S]", 10_000_000),
+        ("[RANGE 0 SECONDS]", 0),
+        ("[RANGE 0.5 S]", 500_000),
+        ("[RANGE .5 S]", 500_000),
+        ("[range 1.5 ms]", 1_500),
+        ("[RANGE 3 MILLISECONDS]", 3_000),
+        ("[RANGE 7 US]", 7),
+        ("[RANGE 1 MICROSECOND]", 1),
+        ("[RANGE 2 MIN]", 120_000_000),
+        ("[RANGE 2 MINUTES]", 120_000_000),
+        ("[RANGE 1 H]", 3_600_000_000),
+        ("[RANGE 1 HOUR]", 3_600_000_000),
+        ("[RANGE 1 D]", 86_400_000_000),
+        ("[RANGE 2 WEEKS]", 14 * 86_400_000_000),
+        ("[RANGE 100000 DAYS]", 100_000 * 86_400_000_000),
+    ],
+)
+def test_a_window_is_a_whole_number_of_microseconds(text: str, length_us: int) -> None:
+    assert window_of(text) == length_us
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "at"),
+    [
+        ("[RANGE -1 SECONDS]", "cannot be negative", "-1 SECONDS]"),
+        ("[RANGE 0.1 US]", "whole number of microseconds", "0.1 US]"),
+        ("[RANGE 100001 DAYS]", "at most 100000 days", "100001 DAYS]"),
+        ("[RANGE 1e3 SECONDS]", "cannot read the window's length", "1e3 SECONDS]"),
+        (f"[RANGE {'9' * 50} S]", "cannot read the window's length", "999"),
+        ("[RANGE 1 0 SECONDS]", "cannot read the window's length", "1 0 SECONDS]"),
+        ("[RANGE 1 PARSECS]", 'unknown unit of time "PARSECS"', "PARSECS]"),
+        ("[ROWS 10]", "[ROWS n] are not supported yet", "ROWS 10]"),
+        ("[10 SECONDS]", "required [RANGE n unit]", "[10 SECONDS]"),
+        ("[RANGE 10]", "required [RANGE n unit]", "[RANGE 10]"),
+        ("[]", "required [RANGE n unit]", "[]"),
+        ("[RANGE 10 SECONDS", "not closed", "[RANGE 10 SECONDS"),
+        ("", 'stream "orders" has no window: required orders [RANGE 10 SECONDS] AS o', "orders"),
+        ("[RANGE 1 S] [RANGE 1 S]", "only supported once", "[RANGE 1 S] AS o"),
+    ],
+)
+def test_a_bad_window_is_refused_at_its_place(text: str, message: str, at: str) -> None:
+    found = refusal(f"SELECT * FROM orders {text} AS o JOIN payments [RANGE 5 SECONDS] AS p {ON}")
+    assert message in found
+    assert pointed_at(found).startswith(at)
+
+
+def test_a_window_after_the_alias_is_refused_with_the_right_order() -> None:
+    found = refusal(QUERY.replace("[RANGE 5 SECONDS] AS p", "AS p [RANGE 5 SECONDS]"))
+    assert "a window goes before the alias: required payments [RANGE 10 SECONDS] AS p" in found
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "at"),
+    [
+        (QUERY + " WHERE o.id = 1", "WHERE is not supported yet", "WHERE"),
+        (QUERY + " GROUP BY o.id ORDER BY o.id", "GROUP BY is not supported yet", "GROUP BY"),
+        (QUERY + " HAVING o.id = 1", "HAVING is not supported yet", "HAVING"),
+        (QUERY + " ORDER BY o.id", "ORDER BY is not supported yet", "ORDER BY"),
+        (QUERY + " LIMIT 5", "LIMIT is not supported yet", "LIMIT"),
+        (QUERY + " OFFSET 5", "OFFSET is not supported yet", "OFFSET"),
+        (QUERY.replace("SELECT", "SELECT DISTINCT"), "DISTINCT is not supported yet", "DISTINCT"),
+        (QUERY.replace("JOIN", "LEFT JOIN"), "LEFT JOIN is not supported yet", "LEFT"),
+        (QUERY.replace("JOIN", "FULL OUTER JOIN"), "FULL OUTER JOIN is not supported yet", "FULL"),
+        (QUERY.replace("JOIN", "CROSS JOIN"), "CROSS JOIN is not supported yet", "CROSS"),
+        (QUERY.replace("JOIN", "NATURAL JOIN"), "NATURAL JOIN is not supported yet", "NATURAL"),
+        (QUERY.replace(" JOIN", ",").replace(" ON", " WHERE"), "a comma between streams is not supported yet", ","),
+        (f"SELECT * {FROM} USING (region)", "USING is not supported yet", "USING"),
+        (f"SELECT * {FROM}", "required ON", "JOIN"),
+        (f"SELECT * {FROM} ON", "required ON", "JOIN"),
+        (QUERY + " JOIN orders [RANGE 1 S] x ON x.id = o.id", "three or more streams are not supported yet", "JOIN or"),
+        ("SELECT * FROM orders [RANGE 1 S]", "a query over one stream is not supported yet", "orders"),
+        ("SELECT 1", "the query has no FROM", "SELECT"),
+        (f"{QUERY} UNION {QUERY}", "UNION, EXCEPT and INTERSECT are not supported yet", "UNION"),
+        (f"WITH x AS ({QUERY}) SELECT * FROM x", "WITH is not supported yet", "WITH"),
+        (QUERY.replace("orders", "(SELECT 1)"), "subqueries are not supported yet", "SELECT 1"),
+        (QUERY.replace("orders", "site.orders"), "a stream's name has no dots", "site.orders"),
+        (QUERY.replace("o.id, ", "o.id + 1, "), "+ is not supported yet", "+ 1"),
+        (QUERY.replace("o.id, ", "p.Card, count(o.id), "), "expressions are not supported yet", "count(o.id)"),
+        (QUERY.replace("o.id, ", "o.tags[1], "), "a bracket is only supported", "[1]"),
+        (QUERY.replace("o.id, ", "o.id,, "), 'a name is missing after ","', ",,"),
+        (QUERY.replace("o.id, ", "o., "), 'a name is missing after "."', "., "),
+        (QUERY.replace("AS card", "AS"), 'a name is missing after "AS"', "AS FROM"),
+        (QUERY.replace("AND", "OR"), "OR is not supported yet in ON", "o.id = p.order_id OR"),
+        (QUERY.replace("o.region =", "o.region <"), "< is not supported yet in ON", "o.region < p.region"),
+        (QUERY.replace("= p.region", "= 'eu'"), "an equality that is not between two columns", "o.region = 'eu'"),
+        (QUERY.replace("= p.region", "= o.region"), "compares o with itself", "o.region = o.region"),
+        (QUERY + "; SELECT 1", "one query at a time", "; SELECT 1"),
+        ("DROP TABLE orders", 'starts with SELECT, got "DROP"', "DROP"),
+        (QUERY + " x y", 'cannot read the query near "x"', "x y"),
+        ("[]", "a window without a query", "[]"),
+        ("[RANGE 1 S] " + QUERY, "a window is only supported once", "[RANGE 1 S]"),
+        ("SELECT 'x", "not closed: required a closing '", "'x"),
+        ("SELECT /* x", "not closed", "/* x"),
+        ("SELECT " + "(" * 30, "nested too deeply", "("),
+    ],
+)
+def test_what_cannot_be_run_yet_is_refused_at_its_place(text: str, message: str, at: str) -> None:
+    found = refusal(text)
+    assert message in found
+    assert pointed_at(found).startswith(at)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "at"),
+    [
+        (
+            QUERY.replace("orders", "ordrs"),
+            'unknown stream "ordrs": required one of Orders2, odd-name, orders',
+            "ordrs",
+        ),
+        (QUERY.replace("orders", "ordrs"), 'did you mean "orders"?', "ordrs"),
+        (QUERY.replace("orders", '"ORDERS"'), 'unknown stream "ORDERS"', '"ORDERS"'),
+        (QUERY.replace("p.order_id", "p.ordr_id"), 'unknown column "ordr_id" of p (stream payments)', "ordr_id"),
+        (QUERY.replace("p.order_id", "p.ordr_id"), 'order_id, region, Card; did you mean "order_id"?', "ordr_id"),
+        (QUERY.replace("p.order_id", "q.order_id"), 'unknown alias "q": required one of o, p', "q.order_id"),
+        (QUERY.replace("o.id,", "region,"), 'column "region" is ambiguous: required o.region or p.region', "region,"),
+        (QUERY.replace("o.id,", "cart,"), 'unknown column "cart"', "cart,"),
+        (QUERY.replace("AS p", "AS o"), 'two streams are named "o"', "o ON"),
+        (QUERY.replace("AS p", "AS O"), 'two streams are named "O"', "O ON"),
+        (
+            QUERY.replace("payments", "orders").replace("AS p", "").replace("AS o", ""),
+            "two streams are named",
+            "orders",
+        ),
+        (QUERY.replace("AS p", "AS __p"), 'alias "__p" cannot be used', "__p"),
+        (QUERY.replace("AS p", 'AS "p q"'), 'alias "p q" cannot be used', '"p q"'),
+        (QUERY.replace("AS card", "AS __card"), 'name "__card" cannot be used', "__card"),
+        (QUERY.replace("AS card", "AS id"), 'two output columns are named "id", o.id and p.Card', "p.Card"),
+        (QUERY.replace("p.Card", "o.id").replace(" AS card", ""), "AS o_id", "o.id FROM"),
+        (QUERY.replace("= p.order_id", "= p.region"), "o.id (int64) and p.region (string) cannot be equal", "o.id ="),
+        (QUERY.replace("o.id =", "o.big ="), "o.big (uint64) and p.order_id (int32) cannot be equal", "o.big ="),
+        (QUERY.replace("o.id =", "o.amount ="), "o.amount (double) cannot be a join key: required an integer", "o.amo"),
+    ],
+)
+def test_a_wrong_name_or_type_is_refused_at_its_place(text: str, message: str, at: str) -> None:
+    found = refusal(text)
+    assert message in found
+    assert pointed_at(found).startswith(at)
+
+
+def test_an_error_shows_the_line_with_a_caret() -> None:
+    assert refusal(
+        "SELECT *\nFROM ordrs [RANGE 1 SECOND] AS o\nJOIN payments [RANGE 1 S] AS p ON o.id = p.order_id"
+    ) == (
+        'unknown stream "ordrs": required one of Orders2, odd-name, orders, payments; did you mean "orders"?\n'
+        "  FROM ordrs [RANGE 1 SECOND] AS o\n"
+        "       ^"
+    )
+
+
+def test_an_unnamed_stream_whose_name_is_no_identifier_needs_an_alias() -> None:
+    text = 'SELECT order_id FROM payments [RANGE 1 S] JOIN "odd-name" [RANGE 1 S] ON order_id = "a b"'
+    assert 'stream "odd-name" needs an alias' in refusal(text)
+
+
+def test_a_reserved_column_can_be_selected_only_under_another_name() -> None:
+    text = "SELECT {} FROM orders2 [RANGE 1 S] x JOIN orders [RANGE 1 S] o ON x.__id = o.id"
+    assert "reserved name" in refusal(text.format("x.__id"))
+    assert names(parse(text.format("x.__id AS id"))) == ["id"]
+
+
+def test_a_stream_with_a_doubled_column_makes_that_column_ambiguous() -> None:
+    doubled = {**CATALOGUE, "orders": info("orders", "oslo", ("id", pa.int64()), ("id", pa.int64()))}
+    with pytest.raises(QueryError, match=r'column "id" of o .* is ambiguous'):
+        parse_query(f"SELECT p.Card {FROM} {ON}", doubled)
+    with pytest.raises(QueryError, match='two output columns are named "o_id"'):
+        parse_query(f"SELECT * {FROM} ON o.ts = p.ts", doubled)
+
+
+@pytest.mark.parametrize("text", ["", " \n", ";", "-- nothing"])
+def test_an_empty_query_is_refused_as_empty(text: str) -> None:
+    assert "the query is empty" in refusal(text)
+
+
+def test_a_query_over_no_known_streams_says_so() -> None:
+    with pytest.raises(QueryError, match=r'unknown stream "orders": required one of \(none are known\)'):
+        parse_query(QUERY, {})
+
+
+# Hostile text.
+
+
+def test_a_message_cannot_steer_the_terminal() -> None:
+    found = refusal(QUERY.replace("orders", '"\x1b[31m\u202e\ud800"'))
+    assert found.replace("\n", "").isprintable()
+
+
+def test_a_chain_of_joins_without_on_is_refused_at_once() -> None:
+    assert "three or more streams" in refusal("SELECT a FROM b " + "JOIN c " * 500)
+
+
+def test_nested_types_are_refused_at_once() -> None:
+    assert "nested too deeply" in refusal("SELECT " + "decimal(" * 60 + ")" * 60)
+
+
+def test_deep_recursion_in_the_parser_is_a_query_error() -> None:
+    assert "nested too deeply" in refusal("SELECT " + "NOT " * 5_000 + "a")
+
+
+def test_a_long_and_chain_is_read_without_recursion() -> None:
+    assert len(parse(QUERY + f" AND {ON[3:]}" * 2_000).edges) == 2
+
+
+def test_a_text_beyond_the_limit_is_refused() -> None:
+    assert "too long" in refusal(" " * (MAX_CHARACTERS + 1))
+
+
+def test_other_statements_do_not_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        refusal("ALTER SYSTEM SOMETHING ODD")
+        refusal("CALL x")
+    assert caplog.records == []
+
+
+def answers(text: str) -> None:
+    """Any text gives a query or a ``QueryError`` whose caret is inside the shown line."""
+    try:
+        query = parse(text)
+    except QueryError as error:
+        message, *shown = str(error).split("\n")
+        assert message.isprintable()
+        assert not shown or len(shown[1]) <= len(shown[0]) + 2
+    else:
+        assert query.edges
+        assert query.output_schema().names == names(query)
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_text_gets_an_answer(text: str) -> None:
+    answers(text)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="[](),.;*='\"`-/$@{}:#\\ \n0e_oıKSELECTFROMJINRANGE", max_size=60))
+def test_any_text_made_of_syntax_gets_an_answer(text: str) -> None:
+    answers(text)
+    answers(f"SELECT {text} {FROM} {ON}")
+    answers(f"{QUERY} {text}")
+
+
+WORDS = [
+    *QUERY.split(" "),
+    *["(", ")", "[", "]", ",", ".", ";", "*", "=", "'", '"', "--", "/*", "*/", "{{", "|>", "::", "->", "?", "@", "\\"],
+    *["WHERE", "LEFT", "UNION", "SELECT", "CASE", "LATERAL", "UNNEST(", "PIVOT", "OVER", "INTERVAL", "CAST(", "VALUES"],
+    *["ROWS", "10", "0.5", "-1", "o.*", "NULL", "EXISTS", "IN", "WITH", "FOR", "WINDOW", "TABLESAMPLE", "ONLY", "DATE"],
+]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2), st.sampled_from(WORDS)), max_size=6), st.data())
+def test_any_mutation_of_a_query_gets_an_answer(edits: list[tuple[int, int, str]], data: st.DataObject) -> None:
+    words = QUERY.split(" ")
+    for place, removed, added in edits:
+        words[place : place + removed] = [added]
+    text = " ".join(words)
+    cut = data.draw(st.integers(0, len(text)))
+    answers(text)
+    answers(text[:cut])
+    answers(text[:cut] + text[cut + 1 :])
+
+
+@settings(deadline=None)
+@given(st.sampled_from(WORDS), st.integers(0, len(QUERY.split(" "))))
+def test_a_word_more_is_never_silently_ignored(word: str, place: int) -> None:
+    words = QUERY.split(" ")
+    words.insert(place, word)
+    try:
+        query = parse(" ".join(words))
+    except QueryError:
+        return
+    plain = parse(QUERY)
+    harmless = word in (";", "--")
+    assert harmless or (query.streams, query.edges, query.outputs) != (plain.streams, plain.edges, plain.outputs)
