@@ -20,6 +20,17 @@ DEMO_QUERY = (
     "SELECT o.id, o.customer, o.item, o.price_cents, p.method, p.amount_cents, p.risk_score "
     "FROM orders [RANGE 10 SECONDS] AS o JOIN payments [RANGE 5 SECONDS] AS p ON o.id = p.order_id"
 )
+#: The same once more for whoever must not read the query: the oracle.
+WINDOWS_US = {"o": 10_000_000, "p": 5_000_000}
+OUTPUTS = (
+    ("id", "o", "id"),
+    ("customer", "o", "customer"),
+    ("item", "o", "item"),
+    ("price_cents", "o", "price_cents"),
+    ("method", "p", "method"),
+    ("amount_cents", "p", "amount_cents"),
+    ("risk_score", "p", "risk_score"),
+)
 
 SITES = {"frankfurt": "orders", "virginia": "payments", "singapore": "refunds"}
 

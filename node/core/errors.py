@@ -15,6 +15,10 @@ class PeerRefusedError(NarrowsError):
     """The peer is not one we may talk to: another version, another cluster, another site."""
 
 
+class QueryFailedError(NarrowsError):
+    """One query cannot go on, through nobody's fault but its data's. It ends everywhere, with this reason."""
+
+
 def invariant(holds: bool, text: str) -> None:
     """Crash with ``text`` unless ``holds``; unlike assert it stays on under ``python -O``."""
     if not holds:

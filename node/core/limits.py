@@ -21,6 +21,8 @@ class Limits:
     part_bytes_max: int = 1 * MIB
     #: One message of several parts; more than any honest batch, less than what would hurt.
     message_bytes_max: int = 512 * MIB
+    #: The rows of one message; the rest of it is small.
+    shipment_bytes_max: int = 511 * MIB
     #: Sent and not acknowledged: what a fast long link needs, and all that a cut can make us repeat.
     inflight_bytes_max: int = 8 * MIB
     #: Received and not acknowledged: an acknowledgement goes out at once beyond this.
@@ -34,6 +36,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")
+        invariant(self.shipment_bytes_max + MIB <= self.message_bytes_max, "limits: a shipment must fit in a message")
         invariant(self.part_bytes_max < 4 * MIB, "limits: a part must fit in a gRPC message")
         invariant(self.ack_bytes < self.inflight_bytes_max, "limits: acknowledge before the sender stalls")
         invariant(self.ping_us * 2 < self.silence_us, "limits: silence must outlast two pings")

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from node.core.effects import Effect, RunOp, Send
 from node.core.engine import Append, CloseWindow, Expire, Op, OpenWindow, Probe
-from node.core.errors import PeerProtocolError
-from node.core.messages import Carry, Message, Rows, Sync
+from node.core.errors import PeerProtocolError, QueryFailedError
+from node.core.limits import Limits
+from node.core.messages import Carry, Rows, Sync
 from node.core.rows import decode_rows, empty_batch, encode_rows, encoded_size
 from node.core.sealer import Batch
 from node.core.ticks import TICK_END, TICK_MIN, Span
@@ -26,6 +27,10 @@ from node.core.view import View, view_schema
 from node.core.walk import Shape, StepShape, Walk, shape_of
 from node.core.window import WindowState
 from planner.model import Plan
+
+
+class ShipmentTooLargeError(QueryFailedError):
+    """A batch, or what became of it, is more than a link takes in one message."""
 
 
 @dataclass
@@ -47,13 +52,16 @@ class Backlog:
 class QueryRun:
     """A query at a site that takes part in it."""
 
-    def __init__(self, query_id: str, plan: Plan, site: str, tau_ms: int, next_op: Callable[[], int]) -> None:
+    def __init__(
+        self, query_id: str, plan: Plan, site: str, tau_ms: int, limits: Limits, next_op: Callable[[], int]
+    ) -> None:
         self.query_id = query_id
         self.plan = plan
         self.started = False
         self.shape: Shape = shape_of(plan)
         self._site = site
         self._tau_ms = tau_ms
+        self._limits = limits
         self._tau = tau_ms * plan.query.unit
         self._next_op = next_op
         self._views: dict[str, View] = {}
@@ -264,5 +272,10 @@ class QueryRun:
         self._out.append(RunOp(op_id, self.query_id, op))
         return op_id
 
-    def _send(self, peer: str, message: Message) -> None:
+    def _send(self, peer: str, message: Sync | Carry | Rows) -> None:
+        if len(message.rows) > self._limits.shipment_bytes_max:
+            raise ShipmentTooLargeError(
+                f"{type(message).__name__} of ticks {message.span} requires at most {self._limits.shipment_bytes_max} "
+                f"bytes; got {len(message.rows)}: a smaller tau or window makes smaller batches"
+            )
         self._out.append(Send(peer, message))

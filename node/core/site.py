@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -21,7 +22,7 @@ from node.core.effects import (
     StoreRows,
 )
 from node.core.engine import Probe
-from node.core.errors import PeerProtocolError
+from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.events import (
     DropRequested,
     EngineFailed,
@@ -42,7 +43,6 @@ from node.core.messages import Carry, Done, Drop, Failed, Message, Prepare, Prep
 from node.core.query_run import QueryRun
 from node.core.stream import LocalStream, StreamState
 from node.core.ticks import TICK_MIN
-from node.core.view import TimeOverflowError
 from node.core.walk import Walk
 from planner.errors import NarrowsError
 from planner.model import Plan, StreamInfo
@@ -141,11 +141,8 @@ class Site:
         if batch is None:
             return
         for alias, run in list(stream.followers):
-            try:
+            with self._running(run):
                 run.on_batch(alias, batch, self._now_us)
-            except TimeOverflowError as error:
-                self._fail(run.query_id, str(error))
-            self._drain(run)
 
     def _on_source_failed(self, event: SourceFailed) -> None:
         stream = self.streams[event.stream]
@@ -204,14 +201,14 @@ class Site:
         if run is None:
             self._ignore(IgnoreReason.UNKNOWN_QUERY, message)
             return
-        match message:
-            case Start():
-                self._start_run(run, message)
-            case Sync() | Carry():
-                run.on_shipment(message)
-            case Done():
-                run.on_done(message.frontiers)
-        self._drain(run)
+        with self._running(run):
+            match message:
+                case Start():
+                    self._start_run(run, message)
+                case Sync() | Carry():
+                    run.on_shipment(message)
+                case Done():
+                    run.on_done(message.frontiers)
         if run.complete:
             self._close_run(run.query_id)
 
@@ -220,10 +217,17 @@ class Site:
             stream = self.streams[run.plan.query.ref(alias).stream.name]
             if not stream.started and message.origin_us is not None:
                 stream.origin_us = message.origin_us
+        run.start(message.tick)
+
+    @contextmanager
+    def _running(self, run: QueryRun) -> Iterator[None]:
+        """Let a run work, then carry out what it asks for, or end it."""
         try:
-            run.start(message.tick)
-        except TimeOverflowError as error:
-            self._fail(run.query_id, str(error))
+            yield
+        except QueryFailedError as error:
+            self._fail(run.query_id, f"at {self.name}: {error}")
+        finally:
+            self._drain(run)
 
     def _drain(self, run: QueryRun) -> None:
         """Carry out what a run asks for; probes are remembered, so the answer finds its way back."""
@@ -241,8 +245,8 @@ class Site:
     def _on_probe_finished(self, event: ProbeFinished) -> None:
         run = self._probing.pop(event.op_id, None)
         if run is not None:
-            run.on_probe_finished(event.op_id, event.rows)
-            self._drain(run)
+            with self._running(run):
+                run.on_probe_finished(event.op_id, event.rows)
 
     def _ignore(self, reason: IgnoreReason, message: Message) -> None:
         self._out.append(NoteIgnored(reason, f"{type(message).__name__} of query {message.query_id}"))
@@ -257,7 +261,7 @@ class Site:
         except NarrowsError as error:
             self._send(peer, Refused(message.query_id, str(error)))
             return
-        run = QueryRun(message.query_id, plan, self.name, self._tau_ms, self._next_op)
+        run = QueryRun(message.query_id, plan, self.name, self._tau_ms, self._limits, self._next_op)
         self.runs[message.query_id] = run
         streams = []
         for alias in run.local_aliases:

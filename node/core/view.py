@@ -6,14 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.engine import TS
-from node.core.errors import invariant
+from node.core.errors import QueryFailedError, invariant
 from node.core.sealer import Batch, Times
 from node.core.ticks import tick_start
-from planner.errors import NarrowsError
 from planner.model import JoinQuery
 
 
-class TimeOverflowError(NarrowsError):
+class TimeOverflowError(QueryFailedError):
     """An event time does not fit when expressed in the query's finer unit."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, count
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,9 +26,14 @@ class LateFiles:
         writer = self._writers.get(stream)
         if writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            sink = pa.OSFile(str(self._folder / f"{stream}.arrows"), "wb")
+            sink = pa.OSFile(str(self._free_path(stream)), "wb")
             writer = self._writers[stream] = pa.ipc.new_stream(sink, rows.schema)
         writer.write_batch(rows)
+
+    def _free_path(self, stream: str) -> Path:
+        """What an earlier life of the daemon wrote is never overwritten."""
+        names = chain([f"{stream}.arrows"], (f"{stream}.{number}.arrows" for number in count(1)))
+        return next(path for path in map(self._folder.joinpath, names) if not path.exists())
 
     def close(self) -> None:
         for writer in self._writers.values():

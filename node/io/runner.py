@@ -48,7 +48,8 @@ class Runner:
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pool = ThreadPoolExecutor(thread_name_prefix="source")
+        # A paced source sleeps in its thread, so each stream needs its own.
+        self._pool = ThreadPoolExecutor(max(1, len(stack.site.streams)), thread_name_prefix="source")
 
     def connect(self, transport: Transport, engine: EngineThread, replays: Mapping[str, Replay]) -> None:
         """Give it hands; done after construction because hands report back to it."""

@@ -16,7 +16,7 @@ def run_many(seeds: range) -> int:
     totals: Counter[str] = Counter()
     failed = 0
     with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
-        for number, (counts, trouble) in enumerate(pool.imap_unordered(_one, seeds, chunksize=20), 1):
+        for number, (counts, trouble) in enumerate(pool.imap_unordered(totals_of, seeds, chunksize=20), 1):
             totals.update(counts)
             if trouble:
                 failed += 1
@@ -30,7 +30,8 @@ def run_many(seeds: range) -> int:
     return 1 if failed else 0
 
 
-def _one(seed: int) -> tuple[dict[str, int], str]:
+def totals_of(seed: int) -> tuple[dict[str, int], str]:
+    """What a seed did, in figures, or what went wrong."""
     try:
         outcome = check_seed(seed)
     except AssertionError as error:
