@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 import grpc
@@ -16,6 +18,8 @@ Reply = TypeVar("Reply", bound=Message)
 
 #: A daemon on the other side of a slow link may take a while; a dead one is noticed at once.
 CALL_S_MAX = 20.0
+#: Replies read ahead of whoever writes the rows: enough to overlap, little to hold.
+REPLIES_MAX = 16
 #: One row may be large, and the daemon is ours: no limit on what it sends.
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0))
 
@@ -81,37 +85,51 @@ class Client:
 
 
 class Follower:
-    """Rows of a query as they come; ``taken`` tells the daemon what it may forget."""
+    """Rows of a query as they come; ``taken`` tells the daemon what it may forget.
+
+    A thread reads the replies, so that Ctrl-C interrupts whoever waits for them and not gRPC,
+    which could then not be asked for the rest.
+    """
 
     def __init__(self, client: Client, query_id: str) -> None:
         self._client = client
         self._requests: queue.SimpleQueue[pb.FollowRequest | None] = queue.SimpleQueue()
         self._requests.put(pb.FollowRequest(query_id=query_id))
+        self._replies: queue.Queue[pb.FollowReply | NarrowsError | None] = queue.Queue(REPLIES_MAX)
         call: grpc.StreamStreamMultiCallable[pb.FollowRequest, pb.FollowReply] = client._channel.stream_stream(
             "/narrows.Control/Follow",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=pb.FollowReply.FromString,
         )
         self._call = call(iter(self._requests.get, None))
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for reply in self._call:
+                self._replies.put(reply)
+            self._replies.put(None)
+        except grpc.RpcError as error:
+            self._replies.put(self._client._said(error))
 
     def __iter__(self) -> Iterator[pb.FollowReply]:
-        try:
-            yield from self._call
-        except grpc.RpcError as error:
-            raise self._client._said(error) from None
+        while (reply := self._replies.get()) is not None:
+            if isinstance(reply, NarrowsError):
+                raise reply
+            yield reply
 
     def taken(self, number: int) -> None:
         """Chunks before ``number`` are safely kept here."""
         self._requests.put(pb.FollowRequest(taken=number))
 
     def close(self) -> None:
-        """Say goodbye after what was said before has left."""
+        """Say goodbye, and wait until the daemon has heard what was said before."""
         self._requests.put(None)
-        try:
-            for _ in self._call:
+        with suppress(NarrowsError):
+            for _ in self:
                 pass
-        except grpc.RpcError:
-            pass
 
     def cancel(self) -> None:
+        """Leave at once. Nothing more is read, so nobody may wait to hand over replies."""
         self._call.cancel()
+        self._requests.put(None)

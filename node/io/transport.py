@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -193,8 +192,8 @@ class Transport:
             del self._connections[connection.number]
             for task in (writer, reader):
                 task.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(writer, reader, return_exceptions=True)
+            # Their own cancellation is returned, not raised; ours must go through, or stopping would hang.
+            await asyncio.gather(writer, reader, return_exceptions=True)
         self._put([ConnectionClosed(connection.peer, connection.number, reason)])
         return reason
 
