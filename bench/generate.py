@@ -27,11 +27,23 @@ QUERY = (
     "FROM left [RANGE 10 SECONDS] AS l JOIN right [RANGE 10 SECONDS] AS r ON l.id = r.id"
 )
 
+#: The columns of QUERY once more, for whoever must not read it: the oracle.
+OUTPUTS = (
+    ("id", "l", "id"),
+    ("l_ts", "l", "ts"),
+    ("r_ts", "r", "ts"),
+    ("account", "l", "account"),
+    ("note", "l", "note"),
+    ("amount_cents", "r", "amount_cents"),
+    ("score", "r", "score"),
+)
+
 START_MS = 1_760_000_000_000
 #: The part of the partners that come too late or too early for the window.
 OUTSIDE_RATE = 0.05
 FILES_PER_STREAM = 20
-PORTS = {"west": 7601, "east": 7602}
+SITES = {"west": "left", "east": "right"}
+PORTS = (7601, 7602)
 SYLLABLES = ("ka", "ri", "mo", "ten", "la", "su", "vor", "eli", "an", "po", "shi", "ber", "nu", "cas", "do", "wey")
 WORDS_COUNT = 3_000
 #: The fixed-width part of the payload: account 8, session 16, amount 8, score 8.
@@ -49,6 +61,7 @@ def write_pair(
     *,
     seed: int = 0,
     files: int = FILES_PER_STREAM,
+    ports: tuple[int, int] = PORTS,
 ) -> Path:
     """Write both streams of ``rows`` rows each and their cluster file; returns the cluster file's path."""
     random = np.random.default_rng(seed)
@@ -61,7 +74,7 @@ def write_pair(
         pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
         write_parts(folder / name, table, ts, length_ms, files)
     cluster = folder / "cluster.toml"
-    cluster.write_text(cluster_text())
+    cluster.write_text(cluster_text(ports))
     return cluster
 
 
@@ -137,10 +150,10 @@ def write_parts(folder: Path, table: pa.Table, ts: Ints, length_ms: int, files: 
         os.utime(path, (modified, modified))
 
 
-def cluster_text() -> str:
+def cluster_text(ports: tuple[int, int]) -> str:
     """The cluster file: each stream at its own site."""
     lines = ['tau = "1s"', 'engine = "native"']
-    for (site, port), stream in zip(PORTS.items(), ("left", "right"), strict=True):
+    for (site, stream), port in zip(SITES.items(), ports, strict=True):
         lines += ["", f"[site.{site}]", f'listen = "127.0.0.1:{port}"']
         lines += ["", f"[site.{site}.stream.{stream}]", f'path = "{stream}.parquet"', 'ts = "ts"', 'unit = "ms"']
     return "\n".join(lines) + "\n"

@@ -14,6 +14,8 @@ from node.config import ClusterConfig
 from planner.errors import NarrowsError
 
 READY_S_MAX = 60.0
+#: What a daemon logs once its port is its own. Until then, whoever answers there is somebody else.
+_LISTENS = "listens on"
 STOP_S_MAX = 10.0
 
 
@@ -61,11 +63,14 @@ class LocalCluster:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_S_MAX
-        while not self._all_linked():
+        while not (self._all_listen() and self._all_linked()):
             self.check()
             if time.monotonic() > deadline:
                 raise ClusterError(f"the cluster requires all links up within {READY_S_MAX:.0f} s; {self._missing()}")
             time.sleep(0.05)
+
+    def _all_listen(self) -> bool:
+        return all(_LISTENS in self._log(site).read_text(errors="replace") for site in self._processes)
 
     def _all_linked(self) -> bool:
         try:

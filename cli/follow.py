@@ -30,8 +30,10 @@ class Followed:
     detached: bool = False
 
 
-def follow(client: Client, query_id: str, out: Path | None, form: str | None, on_info: OnInfo) -> Followed:
-    """Until the query ends, or Ctrl-C detaches.
+def follow(
+    client: Client, query_id: str, out: Path | None, form: str | None, on_info: OnInfo, *, whole: bool = False
+) -> Followed:
+    """Until the query ends, or Ctrl-C detaches. With ``whole``, a file stays only if it has every row.
 
     Raises NarrowsError if the rows cannot be had or written; the daemon then still has what was not acknowledged.
     """
@@ -45,7 +47,11 @@ def follow(client: Client, query_id: str, out: Path | None, form: str | None, on
             _pump(follower, output, schema, followed, on_info)
         except KeyboardInterrupt:
             followed.detached = True
-        output.finish()
+        if whole and followed.info.state != QueryState.COMPLETED:
+            output.abandon()
+            followed.written = 0
+        else:
+            output.finish()
     except BaseException:
         follower.cancel()
         if output is not None:

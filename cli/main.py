@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,9 @@ from pathlib import Path
 from rich.console import Console
 
 from cli.client import Client, DaemonRefusedError, DaemonUnreachableError
-from cli.follow import follow
+from cli.follow import OnInfo, follow
+from cli.output import OutputNameError, check_out
+from cli.progress import LiveLine
 from cli.run import RunOptions, run
 from cli.tables import show_queries, show_status
 from node.config import ClusterConfig, ConfigError, load_cluster
@@ -123,9 +126,11 @@ def _output_options(command: argparse.ArgumentParser) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point; errors of ours become one clear text on standard error, never a stack trace."""
     options = parser().parse_args(arguments)
+    # Like Ctrl-C, so that what was started is stopped; the daemon has its own way.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _COMMANDS[options.command](options)
-    except (ConfigError, QueryError, PlanError) as error:
+    except (ConfigError, QueryError, PlanError, OutputNameError) as error:
         return _complain(error, 2)
     except NarrowsError as error:
         return _complain(error, 1)
@@ -155,6 +160,7 @@ def _node(options: argparse.Namespace) -> int:
 
 def _query(options: argparse.Namespace) -> int:
     config = load_cluster(options.config)
+    check_out(options.out, options.format)
     with _client(config, options.at) as client:
         try:
             issued = client.issue(options.text, options.algorithm)
@@ -166,13 +172,14 @@ def _query(options: argparse.Namespace) -> int:
 
 def _follow(options: argparse.Namespace) -> int:
     config = load_cluster(options.config)
+    check_out(options.out, options.format)
     with _client(config, _home_of(config, options.query_id)) as client:
         return _follow_until_end(client, options.query_id, options)
 
 
 def _follow_until_end(client: Client, query_id: str, options: argparse.Namespace) -> int:
     try:
-        followed = follow(client, query_id, options.out, options.format, lambda info, rows: None)
+        followed = follow(client, query_id, options.out, options.format, _on_info(options.out))
     except NarrowsError as error:
         hint = f"query {query_id} keeps its rows: narrows follow {query_id} takes them, narrows drop {query_id} ends it"
         raise error if isinstance(error, DaemonUnreachableError) else NarrowsError(f"{error}\n{hint}") from None
@@ -184,6 +191,18 @@ def _follow_until_end(client: Client, query_id: str, options: argparse.Namespace
         raise NarrowsError(f"query {query_id} {followed.info.state}: {followed.info.reason}")
     print(f"{followed.rows:,} rows, all that there are", file=sys.stderr)
     return 0
+
+
+def _on_info(out: Path | None) -> OnInfo:
+    """Rows that go to a file are not seen, so a line says how many there are."""
+    line = LiveLine(Console(stderr=True, quiet=out is None))
+
+    def show(info: pb.QueryInfo, rows: int) -> None:
+        line.show(lambda: f"{rows:,} rows in {out}; the query is {info.state}")
+        if QueryState(info.state).ended:
+            line.end()
+
+    return show
 
 
 def _queries(options: argparse.Namespace) -> int:

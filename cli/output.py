@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol, TextIO
+from typing import Any, BinaryIO, Protocol, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,11 +19,45 @@ from planner.errors import NarrowsError
 
 _WIDTH_MIN = 6
 _WIDTH_MAX = 40
+#: Rows are written to Parquet when they take this much memory.
+_ROW_GROUP_BYTES = 64 << 20
 FILE_FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 class OutputError(NarrowsError):
     """The rows cannot be written where they should go."""
+
+
+class OutputNameError(OutputError):
+    """The file that was asked for cannot be one of ours."""
+
+
+def check_file(option: str, path: Path | None) -> None:
+    """Whether a file of that name could be written, before anything is done for it.
+
+    Raises OutputNameError if not.
+    """
+    if path is not None and not path.absolute().parent.is_dir():
+        raise OutputNameError(f"{option} requires an existing folder; got {str(path)!r}")
+    if path is not None and path.is_dir():
+        raise OutputNameError(f"{option} requires a file; got the folder {str(path)!r}")
+
+
+def check_out(path: Path | None, form: str | None) -> None:
+    """The same for ``--out``, whose name also says the format unless ``form`` does.
+
+    Raises OutputNameError.
+    """
+    check_file("--out", path)
+    if path is not None:
+        _file_format(path, form)
+
+
+def _file_format(path: Path, form: str | None) -> str:
+    form = form or FILE_FORMATS.get(path.suffix)
+    if form is None or form not in FILE_FORMATS.values():
+        raise OutputNameError(f"--out requires a name ending in {', '.join(FILE_FORMATS)}; got {str(path)!r}")
+    return form
 
 
 class Output(Protocol):
@@ -76,7 +111,7 @@ class TableOutput:
         self._widths: list[int] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        texts = [[_cell(value) for value in column.to_pylist()] for column in rows.columns]
+        texts = [[_cell(value) for value in sayable(column).to_pylist()] for column in rows.columns]
         if not self._widths:
             self._widths = [_width(name, column) for name, column in zip(self._names, texts, strict=True)]
             self._line(self._names)
@@ -130,8 +165,8 @@ class StreamOutput:
         pa.csv.write_csv(flat, self._stream, pa.csv.WriteOptions(include_header=False))
 
     def _jsonl(self, rows: pa.RecordBatch) -> None:
-        lines = (json.dumps(row, ensure_ascii=False, default=_json_value) for row in rows.to_pylist())
-        self._stream.write("".join(f"{line}\n" for line in lines).encode())
+        plain = pa.RecordBatch.from_arrays([sayable(column) for column in rows.columns], rows.schema.names)
+        self._stream.write("".join(f"{_json(row)}\n" for row in plain.to_pylist()).encode())
 
     def finish(self) -> None:
         self._stream.flush()
@@ -142,6 +177,7 @@ class StreamOutput:
 
 def _csv_column(column: pa.Array) -> pa.Array:
     """CSV knows numbers, booleans and text; everything else becomes text."""
+    column = sayable(column)
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return column
@@ -152,8 +188,52 @@ def _csv_column(column: pa.Array) -> pa.Array:
             return pc.cast(column, pa.string())
         except pa.ArrowNotImplementedError:
             pass
-    texts = [None if value is None else json.dumps(value, default=_json_value) for value in column.to_pylist()]
+    texts = [None if value is None else _json(value) for value in column.to_pylist()]
     return pa.array(texts, pa.string())
+
+
+def sayable(column: pa.Array) -> pa.Array:
+    """The column with every time as Arrow writes it and every duration as a number of its units.
+
+    Python has no type for nanoseconds, nor for years before 1 or after 9999.
+    """
+    kind = _sayable_type(column.type)
+    return column if kind == column.type else pc.cast(column, kind)
+
+
+def _sayable_type(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_duration(kind):
+        return pa.int64()
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
+        return pa.string()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_sayable_type(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_sayable_type(kind.key_type), _sayable_type(kind.item_type))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_sayable_type(kind.value_type), kind.list_size)
+    if types.is_large_list(kind):
+        return pa.large_list(_sayable_type(kind.value_type))
+    return pa.list_(_sayable_type(kind.value_type)) if types.is_list(kind) else kind
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_value)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, default=_json_value)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no word for what is not a finite number, so that becomes text."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -165,47 +245,83 @@ def _json_value(value: object) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
+class ParquetOutput:
+    """Parquet to an open file. Rows are collected: a row group per chunk would make a large, slow file."""
+
+    safe_at_once = False
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._writer = pa.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
+        self._schema = schema
+        self._rows: list[pa.RecordBatch] = []
+        self._nbytes = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._rows.append(rows)
+        self._nbytes += rows.nbytes
+        if self._nbytes >= _ROW_GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_batches(self._rows, schema=self._schema))
+        self._rows, self._nbytes = [], 0
+
+    def finish(self) -> None:
+        self._write_group()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        # Or its destructor would try to write the end of a file that is closed by then, and complain.
+        self._writer.is_open = False
+
+
 class FileOutput:
     """A file that appears under its name only when it is whole."""
 
     def __init__(self, path: Path, form: str | None, schema: pa.Schema) -> None:
-        form = form or FILE_FORMATS.get(path.suffix)
-        if form is None or form not in FILE_FORMATS.values():
-            raise OutputError(f"--out requires a name ending in {', '.join(FILE_FORMATS)}; got {str(path)!r}")
+        form = _file_format(path, form)
         self.safe_at_once = False
         self._path = path
         self._part = path.with_name(path.name + ".part")
         try:
             self._file = self._part.open("wb")
-            self._output = self._opened(form, schema)
         except OSError as error:
             raise self._cannot(error) from None
+        try:
+            self._output = self._opened(form, schema)
+        except (OSError, pa.ArrowException) as error:
+            self._remove()
+            raise self._cannot(error) from None
 
-    def _opened(self, form: str, schema: pa.Schema) -> StreamOutput | pa.parquet.ParquetWriter:
+    def _opened(self, form: str, schema: pa.Schema) -> StreamOutput | ParquetOutput:
         if form == "parquet":
-            return pa.parquet.ParquetWriter(self._file, schema, compression="zstd")
+            return ParquetOutput(self._file, schema)
         return StreamOutput(self._file, form, schema)
 
-    def _cannot(self, error: OSError) -> OutputError:
-        return OutputError(f"cannot write {self._path}: {error.strerror or error}")
+    def _cannot(self, error: Exception) -> OutputError:
+        return OutputError(f"cannot write {self._path}: {getattr(error, 'strerror', None) or error}")
 
     def write(self, rows: pa.RecordBatch) -> None:
         try:
             self._output.write(rows)
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             raise self._cannot(error) from None
 
     def finish(self) -> None:
         try:
-            if isinstance(self._output, pa.parquet.ParquetWriter):
-                self._output.close()
+            self._output.finish()
             self._file.close()
             self._part.replace(self._path)
-        except OSError as error:
+        except (OSError, pa.ArrowException) as error:
             raise self._cannot(error) from None
 
     def abandon(self) -> None:
         """Leave no half file behind."""
+        self._output.abandon()
+        self._remove()
+
+    def _remove(self) -> None:
         with suppress(OSError):
             self._file.close()
         self._part.unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ from rich.console import Console
 
 from cli.cluster import LocalCluster
 from cli.follow import follow
-from cli.output import FILE_FORMATS, OutputError
+from cli.output import OutputError, check_file, check_out
+from cli.progress import LiveLine
 from cli.stats import run_stats
 from node.config import ClusterConfig, load_cluster
 from node.core.effects import QueryState
@@ -21,8 +21,6 @@ from node.rpc import control_pb2 as pb
 from planner.errors import NarrowsError
 from planner.plans import parse_algorithm
 from planner.sql import parse_query
-
-_PROGRESS_EVERY_S = 1.0
 
 
 class RunError(NarrowsError):
@@ -54,14 +52,22 @@ def run(options: RunOptions) -> int:
         began = time.monotonic()
         issued = client.issue(options.query, options.algorithm)
         console.print(issued.plan_text, highlight=False, soft_wrap=True)
-        progress = _Progress(console, cluster, began)
+        line = LiveLine(console)
         try:
+            form = "none" if options.out is None else None
             followed = follow(
-                client, issued.query_id, options.out, "none" if options.out is None else None, progress.show
+                client,
+                issued.query_id,
+                options.out,
+                form,
+                lambda _, rows: line.show(lambda: _progress(cluster, rows)),
+                whole=True,
             )
         except NarrowsError:
             cluster.check()
             raise
+        finally:
+            line.end()
         seconds = time.monotonic() - began
         if followed.detached:
             raise RunError("stopped by Ctrl-C before every row was delivered")
@@ -80,13 +86,8 @@ def _check(config: ClusterConfig, options: RunOptions) -> None:
     """All that can be wrong, before the first process starts."""
     query = parse_query(options.query, check_sources(config, [site.name for site in config.sites]))
     parse_algorithm(options.algorithm, query)
-    for flag, path in (("--out", options.out), ("--stats", options.stats)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise OutputError(f"{flag} requires an existing folder; got {str(path)!r}")
-        if path is not None and path.is_dir():
-            raise OutputError(f"{flag} requires a file; got the folder {str(path)!r}")
-    if options.out is not None and options.out.suffix not in FILE_FORMATS:
-        raise OutputError(f"--out requires a name ending in {', '.join(FILE_FORMATS)}; got {str(options.out)!r}")
+    check_out(options.out, None)
+    check_file("--stats", options.stats)
 
 
 def _write_stats(path: Path, stats: dict[str, object]) -> None:
@@ -107,27 +108,12 @@ def _warn_aside(console: Console, statuses: dict[str, pb.StatusReply]) -> None:
                 )
 
 
-class _Progress:
-    """A line a second on a terminal it overwrites, elsewhere it adds to."""
-
-    def __init__(self, console: Console, cluster: LocalCluster, began: float) -> None:
-        self._console = console
-        self._cluster = cluster
-        self._began = began
-        self._shown_at = began
-
-    def show(self, _: pb.QueryInfo, rows: int) -> None:
-        now = time.monotonic()
-        if now - self._shown_at < _PROGRESS_EVERY_S or self._console.quiet:
-            return
-        self._shown_at = now
-        self._cluster.check()
-        streams = [
-            f"{stream.name} {stream.rows:,} ({stream.state})"
-            for client in self._cluster.clients.values()
-            for stream in client.status().streams
-            if stream.state != "held"
-        ]
-        end = "\r" if self._console.is_terminal else "\n"
-        line = f"{now - self._began:5.0f} s  {rows:,} rows   tuples read: {', '.join(streams)}"
-        print(line.ljust(100) if end == "\r" else line, end=end, file=sys.stderr, flush=True)
+def _progress(cluster: LocalCluster, rows: int) -> str:
+    cluster.check()
+    streams = [
+        f"{stream.name} {stream.rows:,} ({stream.state})"
+        for client in cluster.clients.values()
+        for stream in client.status().streams
+        if stream.state != "held"
+    ]
+    return f"{rows:,} rows   tuples read: {', '.join(streams)}"

@@ -39,7 +39,8 @@ class LiveLine:
             print("\r\x1b[2K", end="", flush=True)
 
 
-def bar(share: float, width: int = 20) -> str:
+def bar(share: float, width: int = 10) -> str:
     """A share between 0 and 1 as a bar and a percentage."""
-    full = int(min(1.0, max(0.0, share)) * width)
-    return f"[{'#' * full}{'.' * (width - full)}] {100 * full / width if share < 0 else 100 * min(1.0, share):3.0f}%"
+    share = min(1.0, max(0.0, share))
+    full = int(share * width)
+    return f"[{'#' * full}{'.' * (width - full)}] {int(100 * share):3}%"

@@ -56,9 +56,9 @@ def show_rows(console: Console, verdict: Verdict) -> None:
     for row in verdict.delivered.slice(0, SAMPLE_ROWS).to_pylist():
         sample.add_row(*(str(row[name]) for name in SAMPLE_COLUMNS))
     console.print(sample)
-    counts = table("The rows against brute force over the same files", "what", ">rows")
-    counts.add_row("delivered by narrows", f"{verdict.delivered.num_rows:,}")
-    counts.add_row("expected by the oracle", f"{verdict.expected_count:,}")
+    counts = table("Rows", "which", ">how many")
+    counts.add_row("delivered by Narrows", f"{verdict.delivered.num_rows:,}")
+    counts.add_row("expected by the oracle (brute force)", f"{verdict.expected_count:,}")
     counts.add_row("the same rows", "yes" if verdict.difference is None else "NO")
     console.print(counts)
 

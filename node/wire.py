@@ -242,11 +242,12 @@ def _stream_out(info: StreamInfo) -> pb.Stream:
 def _stream(stream: pb.Stream) -> StreamInfo:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(stream.schema))
+        names = schema.names  # raises if one of them is not text
         info = StreamInfo(stream.name, stream.site, schema, stream.ts, TimeUnit(stream.unit))
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise PeerProtocolError(f"stream {stream.name!r} requires a schema and a time unit; got {error}") from error
-    if info.ts not in schema.names:
-        raise PeerProtocolError(f"stream {info.name!r} requires its event time {info.ts!r} among {schema.names}")
+    if info.ts not in names:
+        raise PeerProtocolError(f"stream {info.name!r} requires its event time {info.ts!r} among {names}")
     return info
 
 

@@ -321,8 +321,8 @@ class Link:
             self._waiting_bytes -= len(self._waiting.popleft().payload)
 
     def _on_ack(self, expects: int) -> None:
-        sent_next = self._flying[-1].seq + 1 if self._flying else None
-        if sent_next is not None and expects > sent_next:
+        sent_next = self._flying[-1].seq + 1 if self._flying else self._seq_next
+        if expects > sent_next:
             raise PeerProtocolError(
                 f"link has sent parts up to {sent_next - 1}; got an acknowledgement for {expects - 1}"
             )

@@ -29,7 +29,7 @@ def decode_rows(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     try:
         rows = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
         rows.validate(full=True)
-    except (pa.ArrowException, ValueError, OSError) as error:
+    except (pa.ArrowException, ValueError, OSError, EOFError) as error:
         raise PeerProtocolError(f"rows require columns {schema.names}; got bytes that are not: {error}") from error
     if rows.num_rows == 0:
         raise PeerProtocolError("rows require at least one row when bytes are sent; got 0")

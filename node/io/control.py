@@ -87,7 +87,7 @@ class Control:
             plan = forced_plan(query, site.name, parse_algorithm(request.algorithm or "SP-D", query))
             self._require_links(plan.sites)
         except NarrowsError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}{self._unreachable()}")
         issued = self._queries.new(plan)
         self._runner.put([QueryIssued(issued.query_id, plan)])
         return pb.IssueReply(
@@ -99,10 +99,21 @@ class Control:
 
     def _require_links(self, sites: tuple[str, ...]) -> None:
         for site in sites:
-            link = self._runner.stack.links.get(site)
-            if link is not None and link.state is not LinkState.UP:
-                trouble = self._transport.trouble.get(site) or link.trouble
-                raise QueryError(f"site {site} is required by the query; it cannot be reached now ({trouble})")
+            trouble = self._trouble(site)
+            if trouble:
+                raise QueryError(f"site {site} is required by the query; it cannot be reached now")
+
+    def _unreachable(self) -> str:
+        """A line per site that cannot be reached: a stream may be unknown only because its site is."""
+        troubles = {site: self._trouble(site) for site in self._runner.stack.links}
+        return "".join(f"\nsite {site} cannot be reached: {trouble}" for site, trouble in troubles.items() if trouble)
+
+    def _trouble(self, site: str) -> str:
+        """Why the link to a site is not up; nothing if it is, or if there is none."""
+        link = self._runner.stack.links.get(site)
+        if link is None or link.state is LinkState.UP:
+            return ""
+        return self._transport.trouble.get(site) or link.trouble or link.state.value
 
     async def _find(self, query_id: str, context: Context) -> IssuedQuery:
         query = self._queries.by_id.get(query_id)
@@ -276,13 +287,11 @@ class Control:
         rows = []
         for peer, link in self._runner.stack.links.items():
             ledger = self._transport.ledgers[peer]
-            up = link.state is LinkState.UP
-            trouble = "" if up else self._transport.trouble.get(peer) or link.trouble
             rows.append(
                 pb.LinkStatus(
                     peer=peer,
                     state=link.state.value,
-                    trouble=trouble,
+                    trouble=self._trouble(peer),
                     rtt_us=link.rtt_us,
                     sent_bytes=ledger.sent.bytes_by_kind,
                     received_bytes=ledger.received.bytes_by_kind,

@@ -65,8 +65,10 @@ class Spool:
         segment = self._current
         if segment is None or segment.nbytes >= SEGMENT_BYTES_MAX:
             segment = self._new_segment()
-        segment.file.write(data)
-        segment.file.flush()
+        left = memoryview(data)
+        while left:
+            # On a disk that is nearly full a write takes a part, and only the next one fails.
+            left = left[segment.file.write(left) :]
         self._chunks.append(_Chunk(segment, segment.nbytes, data.size))
         segment.nbytes += data.size
         segment.chunks += 1

@@ -18,7 +18,7 @@ import grpc
 
 from node.core.errors import PeerProtocolError
 from node.core.link import Kind, Refuse
-from node.io.ledger import Ledger
+from node.io.ledger import LinkLedger
 from node.stack import CloseConnection, ConnectionClosed, ConnectionOpened, FrameArrived, Input, SendFrame, caller_of
 from node.wire import decode_frame, encode_frame
 
@@ -73,14 +73,6 @@ class Connection:
     closing: str = ""
 
 
-@dataclass
-class LinkLedger:
-    """Bytes of both directions of one link."""
-
-    sent: Ledger = field(default_factory=Ledger)
-    received: Ledger = field(default_factory=Ledger)
-
-
 class Transport:
     """All connections of one daemon."""
 
@@ -133,6 +125,7 @@ class Transport:
                 call = connect()
                 try:
                     await call.wait_for_connection()
+                    self.ledgers[peer].count_dialled()
                     reason = await self._converse(self._open(peer), cast("ByteStream", call))
                 except grpc.aio.AioRpcError as error:
                     reason = _cause(error)
@@ -167,6 +160,7 @@ class Transport:
             reason = f"site {self._site} requires a peer among {known}; got {peer!r}"
             await context.write(encode_frame(Refuse(reason)))
             return
+        self.ledgers[peer].count_answered()
         connection = self._open(peer)
         self._received(connection, first)
         await self._converse(connection, context)
@@ -198,14 +192,14 @@ class Transport:
         return reason
 
     async def _write(self, connection: Connection, stream: ByteStream) -> str:
-        ledger = self.ledgers[connection.peer].sent
+        ledger = self.ledgers[connection.peer]
         while (item := await connection.outbox.get()) is not _LAST:
             kind, data = item
             try:
                 await stream.write(data)
             except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, grpc.RpcError) as error:
                 return _cause(error)
-            ledger.count(kind, len(data))
+            ledger.count_sent(kind, len(data))
         return connection.closing or "closed here"
 
     async def _read(self, connection: Connection, stream: ByteStream) -> str:
@@ -217,7 +211,7 @@ class Transport:
         return f"closed by {connection.peer}"
 
     def _received(self, connection: Connection, data: bytes) -> None:
-        self.ledgers[connection.peer].received.count(_kind_of(data), len(data))
+        self.ledgers[connection.peer].count_received(_kind_of(data), len(data))
         self._put([FrameArrived(connection.peer, connection.number, data)])
 
 

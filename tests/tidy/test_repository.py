@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -45,11 +46,19 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
 
 def test_every_module_of_the_system_is_used() -> None:
     """A module that nobody imports is dead, but for those that are started."""
-    started = {"cli.main", "demo.__main__", "node.daemon"}
+    started = {"cli.main", "node.daemon"}
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    text = "\n".join(path.read_text() for path in [*files, *sorted((ROOT / "tests").rglob("*.py"))])
+    imported = {name for path in [*files, *sorted((ROOT / "tests").rglob("*.py"))] for name in _imported(path)}
     for path in files:
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        parent, _, leaf = name.rpartition(".")
-        imported = f"from {name} import" in text or f"import {name}" in text or f"from {parent} import {leaf}" in text
-        assert imported or leaf == "__init__" or name in started, f"nobody imports {name}"
+        assert name in imported | started or path.stem == "__init__", f"nobody imports {name}"
+
+
+def _imported(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return names

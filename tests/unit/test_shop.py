@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from demo.shop import DEMO_QUERY, write_shop
+from demo.shop import DEMO_QUERY, OUTPUTS, WINDOWS_US, write_shop
 from node.config import load_cluster
+from node.io.sources import check_sources
+from planner.sql import parse_query
 from tests.oracle.oracle import OracleStream, expected_pairs
 
 PORTS = (7101, 7102, 7103)
@@ -102,3 +104,10 @@ def test_the_demo_query_names_columns_that_exist(shop: Path) -> None:
         alias, dot, column = word.partition(".")
         if dot:
             assert column in columns[alias]
+
+
+def test_the_oracle_is_asked_the_same_question(shop: Path) -> None:
+    config = load_cluster(shop / "cluster.toml")
+    query = parse_query(DEMO_QUERY, check_sources(config, [site.name for site in config.sites]))
+    assert {ref.alias: ref.window.length_us for ref in query.streams} == WINDOWS_US
+    assert tuple((item.name, item.source.alias, item.source.column) for item in query.outputs) == OUTPUTS
