@@ -189,7 +189,8 @@ def _follow_until_end(client: Client, query_id: str, options: argparse.Namespace
         return 0
     if followed.info.state != QueryState.COMPLETED:
         raise NarrowsError(f"query {query_id} {followed.info.state}: {followed.info.reason}")
-    print(f"{followed.rows:,} rows, all that there are", file=sys.stderr)
+    reason = f": {followed.info.reason}" if followed.info.reason else ""
+    print(f"{followed.rows:,} rows, all that there are{reason}", file=sys.stderr)
     return 0
 
 

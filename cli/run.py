@@ -53,16 +53,15 @@ def run(options: RunOptions) -> int:
         issued = client.issue(options.query, options.algorithm)
         console.print(issued.plan_text, highlight=False, soft_wrap=True)
         line = LiveLine(console)
+
+        def watch(_: pb.QueryInfo, rows: int) -> None:
+            # Without this, the query would wait for ever for a site that has died.
+            cluster.check()
+            line.show(lambda: _progress(cluster, rows))
+
         try:
             form = "none" if options.out is None else None
-            followed = follow(
-                client,
-                issued.query_id,
-                options.out,
-                form,
-                lambda _, rows: line.show(lambda: _progress(cluster, rows)),
-                whole=True,
-            )
+            followed = follow(client, issued.query_id, options.out, form, watch, whole=True)
         except NarrowsError:
             cluster.check()
             raise
@@ -109,7 +108,6 @@ def _warn_aside(console: Console, statuses: dict[str, pb.StatusReply]) -> None:
 
 
 def _progress(cluster: LocalCluster, rows: int) -> str:
-    cluster.check()
     streams = [
         f"{stream.name} {stream.rows:,} ({stream.state})"
         for client in cluster.clients.values()

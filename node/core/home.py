@@ -10,7 +10,7 @@ from __future__ import annotations
 from node.core.effects import QueryState
 from node.core.messages import Prepare, Prepared, Start
 from node.core.sink import Sink
-from node.core.ticks import TICK_MIN
+from node.core.ticks import TICK_END, TICK_MIN
 from planner.model import Plan
 
 
@@ -50,6 +50,8 @@ class HomeQuery:
             return None
         self.state = QueryState.RUNNING
         self.sink = Sink(self.plan.query.aliases, self._frontier)
+        if self._frontier == TICK_END:
+            self.reason = "a stream of the query had ended before, so there is nothing to join"
         return Start(self.query_id, self._frontier, min(self._origins, default=None))
 
     def end(self, state: QueryState, reason: str) -> None:

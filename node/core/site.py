@@ -378,8 +378,8 @@ class Site:
             for site in home.plan.sites:
                 self._send(site, Done(query_id, home.sink.frontiers))
             if home.sink.complete:
-                home.end(QueryState.COMPLETED, "")
-                self._out.append(ReportQuery(query_id, home.state, ""))
+                home.end(QueryState.COMPLETED, home.reason)
+                self._out.append(ReportQuery(query_id, home.state, home.reason))
         self._deliver_here()
 
     def _end_home(self, query_id: str, state: QueryState, reason: str) -> None:

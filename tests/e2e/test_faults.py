@@ -1,0 +1,518 @@
+"""Everything around the cluster fails: each time a clear word or a clean recovery, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from cli.client import DaemonRefusedError
+from node.rpc import control_pb2 as pb
+from tests.e2e.cases import table
+from tests.e2e.harness import (
+    NARROWS,
+    PATIENCE_S,
+    SP_D,
+    SP_S,
+    TAG,
+    Background,
+    Daemons,
+    Join,
+    Said,
+    Stream,
+    assert_same_rows,
+    environment,
+    eventually,
+    free_port,
+    narrows,
+    new_tag,
+    no_trace,
+    none_left,
+    tagged,
+    write_cluster,
+)
+from tests.e2e.proxy import Proxy
+
+SITES = ("alpha", "beta")
+
+
+def steady(seconds: int, rows_per_second: int = 200, suffix: str = "") -> Join:
+    """Two streams that go on for a while and match all the time."""
+    random = np.random.default_rng(21)
+
+    def side(name: str, site: str) -> Stream:
+        rows = seconds * rows_per_second
+        ts = np.sort(random.integers(0, seconds * 1_000, rows))
+        pad = pa.array([f"{name} {number:06d}" * 4 for number in range(rows)])
+        return Stream(name + suffix, table(ts.tolist(), random.integers(0, 50, rows), pad=pad), site)
+
+    columns = [("l", "seq", "a"), ("r", "seq", "b"), ("l", "pad", "pad")]
+    return Join(
+        side("left", "alpha"), side("right", "beta"), windows=("300 MILLISECONDS", "200 MILLISECONDS"), select=columns
+    )
+
+
+def query(config: Path, join: Join, *arguments: str | Path, at: str = "alpha") -> tuple[str | Path, ...]:
+    return ("query", "--config", config, "--at", at, join.text, *arguments)
+
+
+def rows_stored(daemons: Daemons, query_id: str) -> int:
+    return daemons.query_info(query_id).rows
+
+
+def issued(command: Background) -> str:
+    """The id of the query that a command has issued."""
+    eventually("the query is issued", lambda: command.err.startswith("query "))
+    return command.err.split()[1]
+
+
+# -- the query command ------------------------------------------------------------------------
+
+
+def test_killing_the_query_command_and_following_again_gets_every_row_once(tmp_path: Path) -> None:
+    """A file is acknowledged when it is whole, so whoever follows next gets everything."""
+    join = steady(8)
+    config = write_cluster(tmp_path, join.streams)
+    with Daemons(config, arguments=("--speed", "3")).start(*SITES).linked() as daemons:
+        first = Background(*query(config, join, "--out", tmp_path / "half.parquet"), name="first", folder=tmp_path)
+        query_id = issued(first)
+        eventually("some rows are stored", lambda: rows_stored(daemons, query_id) > 100)
+        first.signal(signal.SIGKILL)
+        first.process.wait()
+        assert not (tmp_path / "half.parquet").exists()
+        eventually("the daemon notices", lambda: not daemons.query_info(query_id).followed)
+        out = tmp_path / "rows.parquet"
+        narrows("follow", "--config", config, query_id, "--out", out).ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+
+
+def test_killing_a_printing_query_command_leaves_exactly_what_it_had_not_acknowledged(tmp_path: Path) -> None:
+    join = steady(8)
+    config = write_cluster(tmp_path, join.streams)
+    with Daemons(config, arguments=("--speed", "2")).start(*SITES).linked() as daemons:
+        first = Background(*query(config, join, "--format", "csv"), name="first", folder=tmp_path)
+        query_id = issued(first)
+        # Printed rows are acknowledged twice a second; enough of them, and the first have been.
+        eventually("rows are printed", lambda: len(first.out.splitlines()) > 1_200)
+        first.signal(signal.SIGKILL)
+        first.process.wait()
+        eventually("the daemon notices", lambda: not daemons.query_info(query_id).followed)
+        rest = narrows("follow", "--config", config, query_id, "--format", "csv").ok()
+    want = Counter(csv_lines(join.expected()))
+    printed, remainder = first.out.splitlines()[1:], Counter(rest.out.splitlines()[1:])
+    assert remainder <= want, "the second follower gets nothing strange and nothing twice"
+    missing = want - remainder
+    assert missing == Counter(printed[: missing.total()]), "what it does not get is what was printed first"
+
+
+def csv_lines(rows: pa.Table) -> list[str]:
+    sink = pa.BufferOutputStream()
+    pa.csv.write_csv(rows, sink, pa.csv.WriteOptions(include_header=False))
+    return bytes(sink.getvalue()).decode().splitlines()
+
+
+def test_ctrl_c_detaches_and_the_query_can_be_listed_followed_and_dropped(tmp_path: Path) -> None:
+    join = steady(60)
+    config = write_cluster(tmp_path, join.streams)
+    with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
+        out = tmp_path / "first.parquet"
+        first = Background(*query(config, join, "--out", out, at="beta"), name="first", folder=tmp_path)
+        query_id = issued(first)
+        eventually("some rows are stored", lambda: rows_stored(daemons, query_id) > 50)
+        first.signal(signal.SIGINT)
+        said = first.end().ok()
+        assert f"{query_id} goes on" in said.err
+        assert f"narrows follow {query_id}" in said.err
+        listed = narrows("queries", "--config", config).ok().out
+        assert query_id in listed
+        assert "running" in listed
+        second = Background("follow", "--config", config, query_id, name="second", folder=tmp_path)
+        eventually("rows are printed", lambda: len(second.out.splitlines()) > 5)
+        third = narrows("follow", "--config", config, query_id)
+        third.failed(1, "one follower at a time")
+        narrows("drop", "--config", config, query_id).ok()
+        second.end().failed(1, query_id, "dropped")
+        assert query_id not in narrows("queries", "--config", config).ok().out
+        narrows("follow", "--config", config, query_id).failed(1, "unknown query", query_id)
+        narrows("drop", "--config", config, "nowhere-1").failed(2, "nowhere-1")
+    before = Counter(zip(*pq.read_table(out, columns=["a", "b"]).to_pydict().values(), strict=True))
+    after = Counter(
+        tuple(map(int, line.split(",")[:2])) for line in second.out.splitlines()[1:] if line.count(",") >= 2
+    )
+    assert before
+    assert after
+    assert (before + after) <= Counter(zip(*join.expected().select(["a", "b"]).to_pydict().values(), strict=True))
+
+
+def test_a_reader_that_closes_standard_output_early_gets_no_complaint(tmp_path: Path) -> None:
+    join = steady(4)
+    config = write_cluster(tmp_path, join.streams)
+    with Daemons(config).start(*SITES).linked():
+        command = [*NARROWS, *map(str, query(config, join, "--format", "csv"))]
+        piped = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        assert piped.stdout is not None
+        assert piped.stderr is not None
+        assert piped.stdout.readline() == b'"a","b","pad"\n'
+        piped.stdout.close()
+        err = piped.stderr.read().decode()
+        piped.stderr.close()
+        no_trace(Said(piped.wait(PATIENCE_S), "", err))
+        assert "Exception" not in err
+        assert "rror" not in err
+
+
+def moved_on(daemons: Daemons, query_id: str, rows: int) -> bool:
+    info = daemons.query_info(query_id)
+    return info.rows > rows or info.state != "running"
+
+
+# -- links ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def behind_proxy(folder: Path, join: Join, *arguments: str) -> Iterator[tuple[Daemons, Proxy]]:
+    """Both daemons up; alpha reaches beta through the proxy, clients go straight."""
+    ports = {site: free_port() for site in SITES}
+    config = write_cluster(folder, join.streams, ports=ports)
+    with Proxy(ports["beta"]) as proxy:
+        through = write_cluster(folder, (), ports=ports, addresses={"beta": proxy.port}, file="daemons.toml")
+        text = config.read_text().replace("\n[site.beta]\n", f'\n[site.beta]\naddress = "127.0.0.1:{proxy.port}"\n')
+        through.write_text(text)
+        with Daemons(config, through, arguments).start(*SITES).linked() as daemons:
+            yield daemons, proxy
+
+
+def link(daemons: Daemons, site: str) -> pb.LinkStatus:
+    status = daemons.status(site)
+    assert status is not None
+    return status.links[0]
+
+
+@pytest.mark.parametrize("algorithm", [SP_S, SP_D])
+def test_cutting_and_restoring_the_link_in_mid_query_changes_no_row(tmp_path: Path, algorithm: str) -> None:
+    join = steady(16)
+    with behind_proxy(tmp_path, join, "--speed", "4") as (daemons, proxy):
+        out = tmp_path / "rows.parquet"
+        arguments = query(daemons.config, join, "--algorithm", algorithm, "--out", out)
+        command = Background(*arguments, name="query", folder=tmp_path)
+        query_id = issued(command)
+        cuts = 0
+        while cuts < 3 and daemons.query_info(query_id).state == "running":
+            before = rows_stored(daemons, query_id)
+            eventually("rows arrive, or all have", lambda before=before: moved_on(daemons, query_id, before))  # type: ignore[misc]
+            proxy.cut()
+            eventually("alpha notices", lambda: link(daemons, "alpha").state != "up")
+            assert link(daemons, "alpha").trouble
+            proxy.restore()
+            eventually("the link is up again", lambda: link(daemons, "alpha").state == "up")
+            cuts += 1
+            assert link(daemons, "alpha").reconnects == cuts
+        assert cuts
+        command.end().ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+
+
+def test_a_link_on_which_nothing_passes_any_more_is_dialled_again(tmp_path: Path) -> None:
+    join = steady(8)
+    with behind_proxy(tmp_path, join, "--speed", "2") as (daemons, proxy):
+        out = tmp_path / "rows.parquet"
+        command = Background(*query(daemons.config, join, "--out", out), name="query", folder=tmp_path)
+        query_id = issued(command)
+        eventually("rows arrive", lambda: rows_stored(daemons, query_id) > 0)
+        proxy.stall()
+        eventually("silence is noticed", lambda: "silent" in link(daemons, "alpha").trouble)
+        assert link(daemons, "alpha").state != "up"
+        proxy.cut()
+        proxy.restore()
+        command.end().ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+
+
+def test_a_slow_link_delivers_the_same_rows(tmp_path: Path) -> None:
+    join = steady(3)
+    with behind_proxy(tmp_path, join) as (daemons, proxy):
+        proxy.delay_s = 0.15
+        eventually("the delay is measured", lambda: link(daemons, "alpha").rtt_us > 250_000)
+        out = tmp_path / "rows.parquet"
+        narrows(*query(daemons.config, join, "--out", out)).ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+
+
+@pytest.mark.parametrize(("algorithm", "rows_per_second", "speed"), [(SP_S, 1_000, ()), (SP_D, 200, ("--speed", "5"))])
+def test_the_bytes_we_count_are_the_bytes_on_the_wire(
+    tmp_path: Path, algorithm: str, rows_per_second: int, speed: tuple[str, ...]
+) -> None:
+    """With few large messages, and with many small ones, where what gRPC adds weighs most."""
+    join = steady(20, rows_per_second)
+    with behind_proxy(tmp_path, join, *speed) as (daemons, proxy):
+        narrows(*query(daemons.config, join, "--algorithm", algorithm, "--out", tmp_path / "rows.parquet")).ok()
+        eventually("all is acknowledged", lambda: not any(link(daemons, site).backlog_bytes for site in SITES))
+        ours = {site: sum(link(daemons, site).sent_bytes.values()) for site in SITES}
+        wire = {"alpha": proxy.sent, "beta": proxy.received}
+    for site in SITES:
+        assert wire[site] > 250_000
+        assert abs(ours[site] - wire[site]) < 0.02 * wire[site], (ours, wire)
+
+
+def test_peers_of_another_cluster_or_another_tau_are_refused_with_the_reason(tmp_path: Path) -> None:
+    join = steady(1)
+    sites = ("alpha", "beta", "gamma")
+    ports = {site: free_port() for site in sites}
+    config = write_cluster(tmp_path, join.streams, sites=sites, ports=ports)
+    other_tau = write_cluster(tmp_path, join.streams, sites=sites, ports=ports, tau="200ms", file="tau.toml")
+    other_name = write_cluster(tmp_path, join.streams, sites=sites, ports=ports, cluster="else", file="name.toml")
+    with (
+        Daemons(config).start("alpha"),
+        Daemons(config, other_tau).start("beta"),
+        Daemons(config, other_name).start("gamma"),
+    ):
+
+        def shown() -> str | None:
+            out = narrows("status", "--config", config).ok().out
+            return out if "requires tau in ms" in out and "requires cluster" in out else None
+
+        text = eventually("both refusals are shown", shown) or ""
+        assert "refused" in text
+        assert "'else'" in text
+        narrows(*query(config, join)).failed(2, "beta cannot be reached", "tau in ms")
+
+
+# -- daemons ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("killed", SITES)
+def test_a_restarted_daemon_fails_the_running_query_by_name_and_the_next_query_works(
+    tmp_path: Path, killed: str
+) -> None:
+    """Either the query's home or the other site is killed; what was held is lost, and said to be."""
+    join, later = steady(60), steady(2, suffix="_later")
+    config = write_cluster(tmp_path, (*join.streams, *later.streams))
+    with Daemons(config, arguments=("--speed", "2")).start(*SITES).linked() as daemons:
+        command = Background(*query(config, join, "--format", "csv"), name="query", folder=tmp_path)
+        query_id = issued(command)
+        eventually("rows arrive", lambda: rows_stored(daemons, query_id) > 0)
+        daemons.nodes[killed].signal(signal.SIGKILL)
+        daemons.nodes[killed].process.wait()
+        daemons.start(killed).linked()
+        command.end().failed(1, killed)
+        if killed == "beta":
+            assert "restarted" in command.err
+            assert "failed" in narrows("queries", "--config", config).ok().out
+        out = tmp_path / "rows.parquet"
+        narrows(*query(config, later, "--out", out)).ok()
+        assert_same_rows(pq.read_table(out), later.expected())
+
+
+def test_a_site_that_is_not_there_is_named_by_status_queries_and_query(tmp_path: Path) -> None:
+    join = steady(1)
+    config = write_cluster(tmp_path, join.streams)
+    narrows("status", "--config", config).failed(1)
+    narrows(*query(config, join)).failed(1, "alpha", "nobody answers")
+    with Daemons(config).start("alpha") as daemons:
+        status = narrows("status", "--config", config).ok()
+        assert "running" in status.out
+        assert "beta requires a running daemon" in status.out
+        assert "beta" in narrows("queries", "--config", config).ok().err
+        narrows(*query(config, join)).failed(2, "site beta cannot be reached")
+        daemons.nodes["alpha"].signal(signal.SIGTERM)
+        assert daemons.nodes["alpha"].end(15).code == 0
+    assert not list((tmp_path / "tmp").glob("narrows-alpha-*")), "a daemon that stops takes its files with it"
+
+
+def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:
+    join = steady(1)
+    config = write_cluster(tmp_path, join.streams, ports={"alpha": (taken := free_port()), "beta": free_port()})
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", taken))
+        other.listen()
+        words = ("site.alpha.listen", str(taken), "in use")
+        narrows("node", "--config", config, "--site", "alpha").failed(1, *words)
+        narrows("run", config, "--query", join.text).failed(1, *words)
+    assert not tagged(os.environ[TAG])
+
+
+def test_run_does_not_mistake_another_cluster_on_its_ports_for_its_own(tmp_path: Path) -> None:
+    """The query would run there, over what is left of streams that play already."""
+    join = steady(1)
+    config = write_cluster(tmp_path, join.streams)
+    with Daemons(config).start(*SITES).linked():
+        narrows("run", config, "--query", join.text).failed(1, "listen", "in use")
+        assert "alpha-1" not in narrows("queries", "--config", config).ok().out
+
+
+def test_run_killed_outright_leaves_no_daemon_behind(tmp_path: Path) -> None:
+    join = steady(60)
+    config = write_cluster(tmp_path, join.streams)
+    tag = new_tag()
+    run = Background("run", config, "--query", join.text, "--speed", "0.1", name="run", folder=tmp_path)
+    eventually("daemons are up", lambda: len(tagged(tag)) == 3)
+    run.signal(signal.SIGKILL)
+    run.process.wait()
+    none_left(tag)
+
+
+@pytest.mark.parametrize("killed", SITES)
+def test_run_ends_with_the_name_of_a_daemon_that_is_killed(tmp_path: Path, killed: str) -> None:
+    join = steady(60)
+    config = write_cluster(tmp_path, join.streams)
+    out = tmp_path / "rows.parquet"
+    arguments = ("run", config, "--query", join.text, "--speed", "1", "--quiet", "--out", out)
+    run = Background(*arguments, name="run", folder=tmp_path)
+    eventually("rows are written", (tmp_path / "rows.parquet.part").exists)
+    daemon = next(pid for pid in tagged(os.environ[TAG]) if f"--site\0{killed}" in command_line(pid))
+    os.kill(daemon, signal.SIGKILL)
+    run.end().failed(1, f"site {killed} ended")
+    assert not list(tmp_path.glob("rows.parquet*"))
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_run_that_is_told_to_stop_stops_everything_and_leaves_no_half_file(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    join = steady(60)
+    config = write_cluster(tmp_path, join.streams)
+    out = tmp_path / "rows.parquet"
+    run = Background("run", config, "--query", join.text, "--speed", "1", "--out", out, name="run", folder=tmp_path)
+    eventually("rows are read", lambda: "tuples read" in run.err)
+    run.signal(number)
+    assert run.end().code != 0
+    none_left(os.environ[TAG])
+    assert not list(tmp_path.glob("rows.parquet*"))
+    assert not list((tmp_path / "tmp").glob("narrows-*"))
+
+
+# -- disks ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("requires the right to mount a small file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_for_out_is_named_and_the_rows_can_still_be_had(tmp_path: Path) -> None:
+    join = steady(30)
+    config = write_cluster(tmp_path, join.streams)
+    with small_disk(tmp_path / "small") as small:
+        for form in ("parquet", "csv"):
+            out = small / f"rows.{form}"
+            narrows("run", config, "--query", join.text, "--out", out).failed(1, str(out), "No space left")
+            assert not list(small.iterdir()), "no half file stays"
+        with Daemons(config).start(*SITES).linked():
+            said = narrows(*query(config, join, "--out", small / "rows.jsonl"))
+            said.failed(1, str(small / "rows.jsonl"), "No space left", "narrows follow alpha-1")
+            out = tmp_path / "rows.parquet"
+            narrows("follow", "--config", config, "alpha-1", "--out", out).ok()
+    assert_same_rows(pq.read_table(out), join.expected())
+
+
+def test_a_full_disk_under_the_result_rows_fails_the_query_and_not_the_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join, later = steady(30), steady(1, suffix="_later")
+    config = write_cluster(tmp_path, (*join.streams, *later.streams))
+    with small_disk(tmp_path / "small") as small:
+        monkeypatch.setenv("TMPDIR", str(small))
+        with Daemons(config).start(*SITES).linked():
+            said = narrows(*query(config, join, "--out", tmp_path / "first.parquet"))
+            said.failed(1, "alpha-1 failed", "cannot be kept at alpha", "No space left")
+            narrows("drop", "--config", config, "alpha-1").ok()
+            narrows(*query(config, later, "--out", tmp_path / "rows.parquet")).ok()
+    assert_same_rows(pq.read_table(tmp_path / "rows.parquet"), later.expected())
+
+
+# -- wrong input ------------------------------------------------------------------------------
+
+
+def test_every_wrong_key_of_the_cluster_file_is_named_with_what_was_required(tmp_path: Path) -> None:
+    config = tmp_path / "cluster.toml"
+    config.write_text(
+        'tau = "fast"\nengine = "spark"\nspeed = 3\n'
+        '[site.alpha]\nlisten = "nowhere"\n[site.alpha.stream.left]\npath = "left.txt"\nunit = "h"\n'
+    )
+    keys = ("tau", "engine", "speed", "site.alpha.listen", "left.path", "left.ts", "left.unit")
+    for command in (("run", config, "--query", "SELECT"), ("node", "--config", config, "--site", "alpha")):
+        said = narrows(*command).failed(2, str(config), *keys, "required a duration", 'got "fast"')
+        assert len(said.err.splitlines()) == len(keys)
+
+
+def test_streams_whose_files_are_not_as_configured_are_named_before_anything_starts(tmp_path: Path) -> None:
+    some = pa.table({"ts": [1], "word": ["one"]})
+    streams = (
+        Stream("gone", some, "alpha"),
+        Stream("column", some, "alpha", ts="time"),
+        Stream("kind", some, "beta", ts="word"),
+        Stream("unit", some.set_column(0, "ts", pa.array([1], pa.timestamp("us"))), "beta", unit="ms"),
+        Stream("broken", some, "beta"),
+    )
+    config = write_cluster(tmp_path, streams)
+    (tmp_path / "gone.parquet").unlink()
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is not it PAR1")
+    said = narrows("run", config, "--query", "SELECT")
+    said.failed(2, "gone.parquet", "no such file", '"time"; the file has "ts", "word"', '"word" of type string')
+    said.failed(2, "unit.unit", "broken.parquet", "an intact Parquet file")
+    narrows("node", "--config", config, "--site", "alpha").failed(2, "gone.parquet", "no such file")
+
+
+def test_a_query_that_cannot_run_is_refused_by_run_and_by_a_daemon(tmp_path: Path) -> None:
+    join = steady(1)
+    config = write_cluster(tmp_path, join.streams)
+    text = join.text
+    cases = {
+        ("unknown stream", '"lfet"', "left"): (text.replace("FROM left", "FROM lfet"),),
+        ("unknown column", '"sqe"', "seq"): (text.replace("l.seq", "l.sqe"),),
+        ("SP-X", "SP-S, SP-D"): (text, "--algorithm", "SP-X"),
+        ("unknown head", '"q"'): (text, "--algorithm", "l=SP-S,q=SP-D"),
+    }
+    with Daemons(config).start(*SITES).linked() as daemons, daemons.client("alpha") as client:
+        for words, (wrong, *rest) in cases.items():
+            narrows("run", config, "--query", wrong, *rest).failed(2, *words)
+            with pytest.raises(DaemonRefusedError) as refused:
+                client.issue(wrong, rest[-1] if rest else SP_D)
+            assert all(word in str(refused.value) for word in words)
+        narrows("query", "--config", config, "--at", "alpha", "SELECT 1").failed(2, "SELECT 1", "required")
+        assert not client.queries()
+    narrows("run", config, "--query", text, "--at", "gamma").failed(2, '"gamma"', '"alpha", "beta"')
+    narrows("query", "--config", config, "--at", "gamma", text).failed(2, '"gamma"', '"alpha", "beta"')
+    unfit = tmp_path / "rows.txt"
+    narrows("run", config, "--query", text, "--out", unfit).failed(2, "rows.txt", ".parquet")
+    narrows("query", "--config", config, "--at", "alpha", text, "--out", unfit).failed(2, "rows.txt", ".parquet")
+    narrows("run", config, "--query", text, "--stats", tmp_path / "no" / "s.json").failed(2, "--stats", "folder")
+    narrows("run", config, "--query", text, "--speed", "0").failed(2, "--speed")
+
+
+def test_a_file_that_breaks_off_in_the_middle_fails_the_query_with_the_reason(tmp_path: Path) -> None:
+    """Types of text files are taken from their beginning; a later value that does not fit must not pass for the end."""
+    join = steady(1)
+    right = Stream("right", join.right.table, "beta", "csv")
+    config = write_cluster(tmp_path, (join.left, right))
+    with (tmp_path / "right.csv").open("a") as file:
+        file.write('199,999,7,"fine"\n' * 600_000 + '200,1000,seven,"not a number"\n')
+    out = tmp_path / "rows.parquet"
+    said = narrows("run", config, "--query", join.text, "--out", out)
+    said.failed(1, "right", "beta", "seven")
+    assert not list(tmp_path.glob("rows.parquet*"))

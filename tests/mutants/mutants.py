@@ -1,0 +1,404 @@
+"""Seeded bugs: each is one plausible slip in the protocol, as a change of its source text.
+
+A mutant is applied while its module is imported, in a process of its own. The text
+it replaces must occur exactly once, so a mutant that no longer fits is noticed.
+This module imports nothing of the system, because it must come before it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Replace ``old``, which occurs once in ``module``, by ``new``."""
+
+    module: str
+    old: str
+    new: str
+
+    @property
+    def path(self) -> Path:
+        return ROOT / (self.module.replace(".", "/") + ".py")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A bug with a name. ``survives`` says why the simulator cannot see it, for those it cannot."""
+
+    name: str
+    changes: tuple[Change, ...]
+    survives: str = ""
+
+
+WALK, RUN, SITE, STACK = "node.core.walk", "node.core.query_run", "node.core.site", "node.stack"
+WINDOW, SINK, SEALER, VIEW = "node.core.window", "node.core.sink", "node.core.sealer", "node.core.view"
+LINK, HOME, STREAM = "node.core.link", "node.core.home", "node.core.stream"
+
+RESTARTS = "scenarios have no restarts of daemons"
+SECOND = "scenarios have one query, so every stream starts with it"
+THIRD = "scenarios have two streams"
+MEMORY = "only memory grows, and no scenario measures it"
+OVERTAKEN = "rare: needs streams at two sites, the sink at a third, and a Start that is overtaken (1 seed in 500)"
+DAMAGE = "scenarios damage no bytes"
+
+
+def mutant(name: str, module: str, old: str, new: str, survives: str = "") -> Mutant:
+    return Mutant(name, (Change(module, old, new),), survives)
+
+
+_DUPLICATES = Change(
+    LINK,
+    "            self.duplicates += 1\n            return\n",
+    "            news.messages += [] if part.more else [(part.kind, part.payload)]\n            return\n",
+)
+_NO_RESUME = Change(
+    LINK,
+    "        while self._waiting and self._waiting[0].seq < wanted:",
+    "        while False:",
+)
+_TAKE_ALL = Change(
+    SINK,
+    "        if span.end <= self.done or self._taken.get(span.first) == span.end:\n            return False\n",
+    "        if span.end <= self.done or self._taken.get(span.first) == span.end:\n            return True\n",
+)
+_NO_CHECKSUM = "part.checksum != checksum(part.seq, part.kind, part.more, part.payload)"
+
+MUTANTS: tuple[Mutant, ...] = (
+    # -- which pairs are joined
+    mutant("ties on both sides", WALK, "query.position(hop.alias) < query.position(head)", "True"),
+    mutant("ties on neither side", WALK, "query.position(hop.alias) < query.position(head)", "False"),
+    mutant(
+        "ties on the wrong side",
+        WALK,
+        "query.position(hop.alias) < query.position(head)",
+        "query.position(hop.alias) > query.position(head)",
+        "equivalent for time windows: the pair is found once, by its other end; only a count window tells them apart",
+    ),
+    mutant(
+        "range one too long", RUN, "step.carry_keys, window.length, step", "step.carry_keys, window.length + 1, step"
+    ),
+    mutant(
+        "range one too short",
+        RUN,
+        "step.carry_keys, window.length, step",
+        "step.carry_keys, max(0, window.length - 1), step",
+    ),
+    # -- when a window is probed
+    mutant("probe without waiting", RUN, "if window.covers(newest_ts):", "if True:"),
+    mutant("probe one time unit early", WINDOW, "newest_ts < tick_start", "newest_ts <= tick_start"),
+    mutant(
+        "probe one tick early", WINDOW, "tick_start(self.frontier, self.tau)", "tick_start(self.frontier + 1, self.tau)"
+    ),
+    mutant("only the first parked walk is released", WINDOW, "while self._parked and", "if self._parked and"),
+    mutant("all parked walks are released", WINDOW, "self._parked and self.covers(self._parked[0][0])", "self._parked"),
+    mutant(
+        "probe before the batch is in the window",
+        RUN,
+        """            if rows.num_rows:
+                self._run(Append(window.window_id, rows))
+            for walk in window.release():
+                self._probe(walk)
+""",
+        """            for walk in window.release():
+                self._probe(walk)
+            if rows.num_rows:
+                self._run(Append(window.window_id, rows))
+""",
+    ),
+    # -- what a window forgets
+    mutant(
+        "expire one tick early",
+        WINDOW,
+        "tick_start(done, self.tau) - self.length",
+        "tick_start(done + 1, self.tau) - self.length",
+    ),
+    mutant("expire one time unit early", WINDOW, "self.tau) - self.length", "self.tau) - self.length + 1"),
+    mutant(
+        "expire without the window's length",
+        WINDOW,
+        "tick_start(done, self.tau) - self.length",
+        "tick_start(done, self.tau)",
+    ),
+    mutant("expire by the window's own head", RUN, "if head != window.alias]", "if head == window.alias]"),
+    mutant("expire by the fastest head", RUN, "min(others, default=TICK_MIN)", "max(others, default=TICK_MIN)", THIRD),
+    mutant("never expire", WINDOW, "if done <= TICK_MIN:", "if done < TICK_END:", MEMORY),
+    # -- what is done
+    mutant(
+        "done is the newest, not the contiguous",
+        SINK,
+        """        while self.done in self._stored:
+            first = self.done
+            self.done = self._stored.pop(first)
+            del self._taken[first]
+""",
+        "        self.done = max(self.done, span.end)\n",
+    ),
+    mutant(
+        "done when taken, not when stored",
+        SITE,
+        "            self._out.append(StoreRows(query_id, walk.head, walk.span, walk.sealed_at_us, walk.rows))\n",
+        "            self._out.append(StoreRows(query_id, walk.head, walk.span, walk.sealed_at_us, walk.rows))\n"
+        "            self._stored(home, RowsStored(query_id, walk.head, walk.span))\n",
+        "the simulated store never fails and no daemon dies between taking and storing",
+    ),
+    mutant("complete when one head is", SINK, "return all(ledger", "return any(ledger"),
+    Mutant(
+        "the sink stores repeated walks", (_TAKE_ALL,), "links repeat nothing; a walk is run again only after a restart"
+    ),
+    Mutant("the sink stores repeated walks and links repeat them", (_TAKE_ALL, _DUPLICATES, _NO_RESUME)),
+    # -- the link
+    Mutant("link delivers duplicates", (_DUPLICATES, _NO_RESUME)),
+    Mutant(
+        "link delivers duplicates, but resumes where it was",
+        (_DUPLICATES,),
+        "equivalent: a sender that resumes from Hello repeats nothing, the check is a second line of defence",
+    ),
+    Mutant("link repeats what the peer has", (_NO_RESUME,)),
+    mutant(
+        "link accepts a gap",
+        LINK,
+        '            raise PeerProtocolError(f"link requires part {self._expects} next; got {part.seq}")\n',
+        "            self._expects = part.seq\n",
+        "whatever swallows frames ends with a new connection, so no receiver ever sees a gap",
+    ),
+    mutant(
+        "link loses what flew when it is cut",
+        LINK,
+        "        self._waiting.extendleft(reversed(self._flying))\n        self._waiting_bytes += self._flying_bytes\n",
+        "",
+    ),
+    mutant(
+        "link puts what flew behind what waits",
+        LINK,
+        "self._waiting.extendleft(reversed(self._flying))",
+        "self._waiting.extend(self._flying)",
+    ),
+    mutant(
+        "link acknowledges one too far", LINK, "        return self._expects\n", "        return self._expects + 1\n"
+    ),
+    mutant(
+        "link greets one too far",
+        LINK,
+        "            self._peer_session,\n            self._expects,\n",
+        "            self._peer_session,\n            self._expects + 1,\n",
+    ),
+    mutant("link repeats nothing", LINK, "self._forget_before(wanted)", "self._forget_before(self._seq_next)"),
+    mutant(
+        "link acknowledges only with messages",
+        LINK,
+        "now_us >= self._ack_due_us",
+        "False",
+        "equivalent but for memory: ack_bytes is below what may fly, so a sender that is full is acknowledged",
+    ),
+    mutant("link delivers parts as messages", LINK, "if not part.more:", "if True:"),
+    mutant(
+        "link forgets half a message when cut",
+        LINK,
+        "        self._unacked_bytes = 0\n\n    # -- sending",
+        "        self._unacked_bytes = 0\n        self._parts = []\n\n    # -- sending",
+    ),
+    mutant(
+        "link sends without bound",
+        LINK,
+        "while self._waiting and self._flying_bytes < self._limits.inflight_bytes_max:",
+        "while self._waiting:",
+        MEMORY,
+    ),
+    mutant("link takes damaged parts", LINK, _NO_CHECKSUM, "False", DAMAGE),
+    mutant(
+        "link does not notice silence",
+        LINK,
+        "now_us - self._heard_at_us > self._limits.silence_us",
+        "False",
+        "silent faults heal, with a new connection, before silence is noticed",
+    ),
+    mutant(
+        "link counts on with a restarted peer",
+        LINK,
+        "        self._peer_session = session\n        self._expects = 1\n",
+        "        self._peer_session = session\n",
+        RESTARTS,
+    ),
+    mutant(
+        "link resumes a restarted peer",
+        LINK,
+        "            self._waiting.clear()\n            self._waiting_bytes = 0\n            self._seq_next = 1\n",
+        "            pass\n",
+        RESTARTS,
+    ),
+    mutant(
+        "link does not say that the peer was restarted",
+        LINK,
+        "news.peer_restarted = self._peer_session != 0",
+        "pass",
+        RESTARTS,
+    ),
+    # -- the stack
+    mutant(
+        "frames of an old connection are heard",
+        STACK,
+        "        if self._connections.get(item.peer) != item.connection:\n            return\n",
+        "        if item.peer not in self._connections:\n            return\n",
+        "the simulated network drops them itself",
+    ),
+    mutant(
+        "the end of an old connection ends the new one",
+        STACK,
+        "if self._connections.get(item.peer) == item.connection:",
+        "if item.peer in self._connections:",
+    ),
+    # -- the start
+    mutant(
+        "tuples before the start are dropped",
+        RUN,
+        "            self._early_messages.append(message)\n",
+        "            pass\n",
+        OVERTAKEN,
+    ),
+    mutant(
+        "batches before the start are dropped",
+        RUN,
+        "            self._early.append((alias, batch, now_us))\n",
+        "",
+        SECOND,
+    ),
+    mutant("start at the earliest frontier", HOME, "max(self._frontier, answer.frontier)", "self._frontier", SECOND),
+    mutant(
+        "start when the first site is ready",
+        HOME,
+        "        if self._waiting:\n            return None\n",
+        "",
+        OVERTAKEN,
+    ),
+    mutant(
+        "view not trimmed to the start",
+        VIEW,
+        'int(np.searchsorted(batch.ts, self._start_ts, side="left"))',
+        "0",
+        SECOND,
+    ),
+    # -- walks
+    mutant(
+        "carry to the wrong step",
+        RUN,
+        "walk.span, walk.step, walk.sealed_at_us, rows)",
+        "walk.span, walk.step + 1, walk.sealed_at_us, rows)",
+    ),
+    mutant(
+        "empty walks are not reported",
+        RUN,
+        "        if walk.rows.num_rows == 0 or walk.step == len(steps):\n",
+        "        if walk.rows.num_rows == 0:\n            return\n        if walk.step == len(steps):\n",
+    ),
+    mutant(
+        "no heartbeat for empty batches",
+        RUN,
+        "        for site in self._copy_sites(alias):\n",
+        "        for site in self._copy_sites(alias) if rows.num_rows else ():\n",
+    ),
+    mutant(
+        "walk before its batch is in the windows",
+        RUN,
+        "        self._feed_windows(alias, span, rows)\n        for site in",
+        "        for site in",
+    ),
+    # -- sealing
+    mutant("late rows kept", SEALER, "if late.any():", "if False:"),
+    mutant(
+        "late by the newest of its chunk",
+        SEALER,
+        "np.maximum.accumulate(times[:-1], out=newest_before[1:])",
+        "newest_before[1:] = times.max()",
+    ),
+    mutant("lateness ignored", SEALER, "(newest_before - self._lateness)", "newest_before"),
+    mutant(
+        "sealed one tick early",
+        SEALER,
+        "marks.append((self._newest - self._lateness) // self._tau)",
+        "marks.append((self._newest - self._lateness) // self._tau + 1)",
+    ),
+    mutant("sealed by the end of the chunk", SEALER, 'side="left"))\n        rest', 'side="right"))\n        rest'),
+    mutant("batches not sorted", SEALER, "if len(times) > 1 and (times[1:] < times[:-1]).any():", "if False:"),
+    mutant(
+        "ties not in order of arrival",
+        SEALER,
+        'order = np.argsort(times, kind="stable")',
+        "order = np.lexsort((-np.arange(len(times)), times))",
+        "equivalent for time windows: only a window that counts tuples sees their order",
+    ),
+    mutant(
+        "watermarks one tick early",
+        SEALER,
+        "marks.append(watermark // self._tau)",
+        "marks.append(watermark // self._tau + 1)",
+        "simulated sources give no watermarks",
+    ),
+    # -- look-ahead
+    mutant(
+        "look-ahead never resumes", RUN, "                self.backlogs[head].done(tick)\n", "                pass\n"
+    ),
+    mutant(
+        "look-ahead without bound",
+        STREAM,
+        "backlog.nbytes < limits.ahead_bytes_max and len(backlog.batches) < limits.ahead_batches_max",
+        "True",
+        MEMORY,
+    ),
+)
+
+
+def named(name: str) -> Mutant:
+    return next(mutant for mutant in MUTANTS if mutant.name == name)
+
+
+def patched(changes: Sequence[Change]) -> str:
+    """The source of one module with these changes; AssertionError if one does not fit."""
+    source = changes[0].path.read_text()
+    for change in changes:
+        count = source.count(change.old)
+        assert count == 1, f"{change.module}: required once, found {count} times: {change.old!r}"
+        source = source.replace(change.old, change.new)
+    return source
+
+
+def install(mutant: Mutant) -> None:
+    """From now on the mutant's modules are imported with its bug."""
+    modules = {change.module for change in mutant.changes}
+    loaded = sorted(modules & set(sys.modules))
+    assert not loaded, f"a mutant requires modules that are not imported yet; got {loaded}"
+    sources = {name: patched([change for change in mutant.changes if change.module == name]) for name in modules}
+    sys.meta_path.insert(0, _Finder(sources))
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, sources: dict[str, str]) -> None:
+        self._sources = sources
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._sources:
+            return None
+        location = str(ROOT / (fullname.replace(".", "/") + ".py"))
+        loader = _Loader(fullname, location, self._sources[fullname])
+        return importlib.util.spec_from_file_location(fullname, location, loader=loader)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, fullname: str, location: str, source: str) -> None:
+        super().__init__(fullname, location)
+        self._source = source
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self._source, self.path, "exec")

@@ -1,0 +1,10 @@
+"""``NARROWS_MUTANT=name pytest -p tests.mutants.plugin``: any tests, with a bug in place."""
+
+from __future__ import annotations
+
+import os
+
+from tests.mutants.mutants import install, named
+
+if "NARROWS_MUTANT" in os.environ:
+    install(named(os.environ["NARROWS_MUTANT"]))

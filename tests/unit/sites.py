@@ -1,0 +1,213 @@
+"""Sites without links, clock or simulator: a test says what happens, message by message."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from node.core.effects import (
+    BlamePeer,
+    Effect,
+    IgnoreReason,
+    NoteIgnored,
+    QueryState,
+    ReadSource,
+    ReportQuery,
+    RunOp,
+    Send,
+    SetAside,
+    StoreRows,
+)
+from node.core.engine import CloseWindow, Expire, OpenWindow, Probe
+from node.core.events import Event, MessageReceived, PeerGreeted, ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.limits import Limits
+from node.core.messages import Message
+from node.core.site import Site
+from node.core.stream import LocalStream
+from planner.model import Algorithm, Plan, StreamInfo, TimeUnit
+from planner.plans import forced_plan
+from planner.sql import parse_query
+from tests.oracle.oracle import OracleStream, Unit, expected
+from tests.sim.reference_engine import ReferenceEngine
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.int64()), ("n", pa.int64())])
+TAU_MS = 10
+WINDOW_MS = 30
+QUERY = (
+    "SELECT a.n AS an, b.n AS bn "
+    f"FROM l [RANGE {WINDOW_MS} MS] AS a JOIN r [RANGE {WINDOW_MS} MS] AS b ON a.key = b.key"
+)
+OUTPUTS = [("an", "a", "n"), ("bn", "b", "n")]
+
+
+def info(name: str, site: str, unit: TimeUnit = TimeUnit.MS, schema: pa.Schema = SCHEMA) -> StreamInfo:
+    return StreamInfo(name, site, schema, "ts", unit)
+
+
+def rows_of(ts: Sequence[int], first: int = 0, key: int = 1) -> pa.RecordBatch:
+    columns = [list(ts), [key] * len(ts), list(range(first, first + len(ts)))]
+    return pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], schema=SCHEMA)
+
+
+class Cluster:
+    """Stream ``l`` at ash, ``r`` at bow; cam has none and can be the sink."""
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        left: str = "ash",
+        right: str = "bow",
+        units: tuple[TimeUnit, TimeUnit] = (TimeUnit.MS, TimeUnit.MS),
+    ) -> None:
+        self.infos = {"l": info("l", left, units[0]), "r": info("r", right, units[1])}
+        self.sites: dict[str, Site] = {}
+        self.engines = {name: ReferenceEngine() for name in ("ash", "bow", "cam")}
+        self.now_us = 1_000
+        #: On its way from one site to another, in order.
+        self.mail: dict[tuple[str, str], deque[Message]] = defaultdict(deque)
+        self.answers: dict[str, deque[ProbeFinished]] = defaultdict(deque)
+        self.stored: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+        self.states: list[tuple[str, QueryState, str]] = []
+        self.ignored: list[IgnoreReason] = []
+        self.blamed: list[tuple[str, str]] = []
+        self.aside: list[SetAside] = []
+        self.effects: list[tuple[str, Effect]] = []
+        #: Streams that were asked for more and have not answered, with the origin they were given.
+        self.reads: dict[str, int | None] = {}
+        self.open_windows: dict[str, list[str]] = defaultdict(list)
+        #: Every row that arrived, by stream: what the oracle is asked about.
+        self.rows: dict[str, list[pa.RecordBatch]] = {"l": [], "r": []}
+        for name in self.engines:
+            own = [LocalStream(stream) for stream in self.infos.values() if stream.site == name]
+            self.sites[name] = Site(name, TAU_MS, own, limits or Limits())
+        for name in self.sites:
+            for peer in self.sites:
+                theirs = tuple(stream for stream in self.infos.values() if stream.site == peer)
+                if peer != name:
+                    self.give(name, PeerGreeted(peer, theirs))
+
+    # -- what happens -------------------------------------------------------------------------
+
+    def give(self, site: str, *events: Event) -> None:
+        for effect in self.sites[site].handle(events, self.now_us):
+            self.effects.append((site, effect))
+            self._perform(site, effect)
+
+    def _perform(self, site: str, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self.mail[site, effect.peer].append(effect.message)
+            case ReadSource():
+                assert effect.stream not in self.reads, "one read at a time"
+                self.reads[effect.stream] = effect.origin_us
+            case RunOp():
+                self._run(site, effect)
+            case StoreRows():
+                self.stored[effect.query_id].append(effect.rows)
+                self.give(site, RowsStored(effect.query_id, effect.head, effect.span))
+            case ReportQuery():
+                self.states.append((effect.query_id, effect.state, effect.reason))
+            case NoteIgnored():
+                self.ignored.append(effect.reason)
+            case BlamePeer():
+                self.blamed.append((effect.peer, effect.reason))
+            case SetAside():
+                self.aside.append(effect)
+
+    def _run(self, site: str, effect: RunOp) -> None:
+        answers = self.engines[site].run([effect.op])
+        match effect.op:
+            case Probe():
+                self.answers[site].append(ProbeFinished(effect.op_id, answers[0]))
+            case OpenWindow():
+                self.open_windows[site].append(effect.op.window)
+            case CloseWindow():
+                self.open_windows[site].remove(effect.op.window)
+
+    def issue(self, sink: str, algorithm: Algorithm = Algorithm.SP_D, query_id: str = "q1") -> Plan:
+        plan = self.plan(sink, algorithm)
+        self.give(sink, QueryIssued(query_id, plan))
+        return plan
+
+    def plan(self, sink: str, algorithm: Algorithm = Algorithm.SP_D) -> Plan:
+        return forced_plan(parse_query(QUERY, self.sites[sink].catalogue), sink, algorithm)
+
+    def deliver(self, sender: str, receiver: str, count: int = 1) -> Message:
+        """The next messages of one direction arrive; the last of them."""
+        for _ in range(count):
+            message = self.mail[sender, receiver].popleft()
+            self.give(receiver, MessageReceived(sender, message))
+        return message
+
+    def say(self, sender: str, receiver: str, message: Message) -> None:
+        """A message that the sender's own site would never have sent."""
+        self.give(receiver, MessageReceived(sender, message))
+
+    def answer(self, site: str) -> None:
+        """The engine of a site finishes its oldest probe."""
+        self.give(site, self.answers[site].popleft())
+
+    def settle_mail(self) -> None:
+        """Every message arrives; engines do not answer."""
+        while pair := next((pair for pair, mail in self.mail.items() if mail), None):
+            self.deliver(*pair)
+
+    def settle(self) -> None:
+        """Everything that is on its way arrives, until nothing is. Sources stay as they are."""
+        while True:
+            pair = next((pair for pair, mail in self.mail.items() if mail), None)
+            site = next((site for site, answers in self.answers.items() if answers), None)
+            if pair is not None:
+                self.deliver(*pair)
+            elif site is not None:
+                self.answer(site)
+            else:
+                return
+
+    def arrive(self, stream: str, *ts: int, ended: bool = False, watermark: int | None = None, key: int = 1) -> None:
+        """A source answers the read it was asked for."""
+        del self.reads[stream]
+        rows = rows_of(ts, sum(batch.num_rows for batch in self.rows[stream]), key)
+        self.rows[stream].append(rows)
+        self.give(self.infos[stream].site, RowsArrived(stream, rows, rows.column("ts"), watermark, ended))
+
+    # -- what is seen -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> QueryState:
+        return self.states[-1][1]
+
+    @property
+    def reason(self) -> str:
+        return self.states[-1][2]
+
+    def results(self, query_id: str = "q1") -> list[tuple[int, int]]:
+        return sorted((row["an"], row["bn"]) for batch in self.stored[query_id] for row in batch.to_pylist())
+
+    def oracle(self, from_ts: int | None = None) -> list[tuple[int, int]]:
+        """What a query over the rows that arrived must give, if it is about those from a time on."""
+        streams = []
+        for alias, name in (("a", "l"), ("b", "r")):
+            unit: Unit = {TimeUnit.MS: "ms", TimeUnit.US: "us", TimeUnit.NS: "ns"}[self.infos[name].unit]  # type: ignore[assignment]
+            table = pa.Table.from_batches(self.rows[name], schema=SCHEMA)
+            if from_ts is not None:
+                table = table.filter(pa.array([ts >= from_ts for ts in table.column("ts").to_pylist()], pa.bool_()))
+            streams.append(OracleStream(alias, table, "ts", unit, ("range", WINDOW_MS * 1000)))
+        table = expected(streams, [(("a", "key"), ("b", "key"))], OUTPUTS)
+        return sorted((row["an"], row["bn"]) for row in table.to_pylist())
+
+    def expired(self, site: str) -> list[Expire]:
+        return [
+            effect.op
+            for where, effect in self.effects
+            if where == site and isinstance(effect, RunOp) and isinstance(effect.op, Expire)
+        ]
+
+    def holds_nothing(self) -> bool:
+        """Whether no site keeps anything of any query."""
+        return all(
+            not site.runs and not self.open_windows[name] and not any(s.followers for s in site.streams.values())
+            for name, site in self.sites.items()
+        )
