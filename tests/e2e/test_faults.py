@@ -207,6 +207,7 @@ def test_cutting_and_restoring_the_link_in_mid_query_changes_no_row(tmp_path: Pa
         arguments = query(daemons.config, join, "--algorithm", algorithm, "--out", out)
         command = Background(*arguments, name="query", folder=tmp_path)
         query_id = issued(command)
+        eventually("the query runs", lambda: daemons.query_info(query_id).state != "preparing")
         cuts = 0
         while cuts < 3 and daemons.query_info(query_id).state == "running":
             before = rows_stored(daemons, query_id)
@@ -233,9 +234,9 @@ def test_a_link_on_which_nothing_passes_any_more_is_dialled_again(tmp_path: Path
         proxy.stall()
         eventually("silence is noticed", lambda: "silent" in link(daemons, "alpha").trouble)
         assert link(daemons, "alpha").state != "up"
-        proxy.cut()
-        proxy.restore()
+        proxy.resume()
         command.end().ok()
+        assert link(daemons, "alpha").reconnects
         assert_same_rows(pq.read_table(out), join.expected())
 
 

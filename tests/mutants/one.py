@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
-from tests.mutants.mutants import install, named
+from tests.mutants.mutants import ROOT, install, named
 
 #: A seed takes a fraction of a second; one that takes this long goes in circles.
 SEED_SECONDS_MAX = 60
@@ -34,6 +35,15 @@ def first_failure(seeds: int) -> tuple[int | None, str]:
     return None, ""
 
 
+def system_root() -> Path:
+    """Where the system that ran was imported from; the tests must be from there too."""
+    import node.stack  # noqa: PLC0415
+
+    root = Path(node.stack.__file__).resolve().parents[1]
+    assert root == ROOT, f"the system requires the tests beside it; got {root} and {ROOT}"
+    return root
+
+
 def _on_alarm(_: int, __: FrameType | None) -> None:
     raise TimeoutError(f"a seed requires less than {SEED_SECONDS_MAX} seconds; it goes in circles")
 
@@ -44,7 +54,7 @@ def main() -> int:
         install(named(name))
     signal.signal(signal.SIGALRM, _on_alarm)
     seed, how = first_failure(seeds)
-    print(json.dumps({"seed": seed, "how": how}))
+    print(json.dumps({"seed": seed, "how": how, "root": str(system_root())}))
     return 0
 
 

@@ -6,5 +6,5 @@ import os
 
 from tests.mutants.mutants import install, named
 
-if "NARROWS_MUTANT" in os.environ:
+if os.environ.get("NARROWS_MUTANT", "none") != "none":
     install(named(os.environ["NARROWS_MUTANT"]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.mutants.mutants import MUTANTS, Mutant, named, patched
-from tests.mutants.score import killed_by_unit_tests, score, scores
+from tests.mutants.score import NO_BUG, killed_by_unit_tests, score, scores
 
 SEEDS = 60
 REPRESENTATIVE = (
@@ -39,9 +39,10 @@ def test_the_simulator_kills_representative_mutants() -> None:
 
 
 def test_without_a_bug_nothing_is_killed() -> None:
-    found = score(Mutant("none", ()), 10)
+    found = score(NO_BUG, 10)
     assert not found.killed, found.how
 
 
 def test_unit_tests_kill_a_mutant_that_needs_a_restart() -> None:
+    assert killed_by_unit_tests(NO_BUG, "link") == ""
     assert killed_by_unit_tests(named("link counts on with a restarted peer"), "link")

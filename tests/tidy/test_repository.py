@@ -37,6 +37,11 @@ def test_every_dependency_is_pinned() -> None:
     extras = [name for names in project["optional-dependencies"].values() for name in names]
     for requirement in [*project["dependencies"], *extras]:
         assert "==" in requirement
+    pinned = (ROOT / "constraints.txt").read_text().lower()
+    for requirement in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+        assert requirement.replace("-", "_") in pinned.replace("-", "_"), f"constraints.txt requires {requirement}"
+    # A lock with addresses would tie the project to one registry.
+    assert "://" not in pinned
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:

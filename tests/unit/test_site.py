@@ -29,6 +29,7 @@ from node.core.rows import encode_rows
 from node.core.site import Site
 from node.core.stream import LocalStream
 from node.core.ticks import TICK_END, TICK_MIN, Span
+from node.core.walk import shape_of
 from planner.model import (
     Algorithm,
     ColumnRef,
@@ -267,6 +268,12 @@ def test_a_window_is_kept_for_the_slowest_of_the_other_heads() -> None:
     ops = [effect.op for effect in run.take_effects() if isinstance(effect, RunOp)]
     expired = {op.window: op.before_ts for op in ops if isinstance(op, Expire)}
     assert expired == {"q1/a(a.key)": -10, "q1/b(b.key)": 20, "q1/c(c.key)": -10}
+
+
+def test_ties_belong_to_the_head_that_stands_later_in_the_query() -> None:
+    # DESIGN section 2: at equal times the stream named first is before; so only b's walk sees ties.
+    steps = shape_of(Cluster().plan("cam")).steps
+    assert {head: step.include_ties for head, (step,) in steps.items()} == {"a": False, "b": True}
 
 
 # -- what is ignored --------------------------------------------------------------------------
@@ -553,7 +560,8 @@ def test_a_query_over_ended_streams_completes_with_no_rows(sink: str) -> None:
     cluster.settle()
     cluster.issue(sink, query_id="q2")
     cluster.settle()
-    assert cluster.states[-1] == ("q2", QueryState.COMPLETED, "")
+    nothing = "a stream of the query had ended before, so there is nothing to join"
+    assert cluster.states[-1] == ("q2", QueryState.COMPLETED, nothing)
     assert cluster.results("q2") == []
     assert cluster.reads == {}
     assert cluster.holds_nothing()
