@@ -124,11 +124,11 @@ def encode_message(message: Message) -> bytes:  # noqa: C901 - a flat table read
             prepare.streams.extend(_stream_out(stream) for stream in message.streams)
             prepare.sequences.extend(_sequence_out(sequence) for sequence in message.sequences)
         case Prepared():
-            out.prepared.CopyFrom(pb.Prepared(frontier=message.frontier, origin_us=message.origin_us))
+            out.prepared.CopyFrom(pb.Prepared(frontier=message.frontier, origin_ms=message.origin_ms))
         case Refused():
             out.refused = message.reason
         case Start():
-            out.start.CopyFrom(pb.Start(tick=message.tick, origin_us=message.origin_us))
+            out.start.CopyFrom(pb.Start(tick=message.tick, origin_ms=message.origin_ms))
         case Drop():
             out.drop.SetInParent()
         case Failed():
@@ -192,7 +192,7 @@ def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
 
 
 def _origin(holder: pb.Prepared | pb.Start) -> int | None:
-    return holder.origin_us if holder.HasField("origin_us") else None
+    return holder.origin_ms if holder.HasField("origin_ms") else None
 
 
 def _tick(tick: int) -> int:

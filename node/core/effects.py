@@ -47,7 +47,7 @@ class ReadSource:
     """Read more of a stream; answered by one RowsArrived or SourceFailed."""
 
     stream: str
-    origin_us: int | None
+    origin_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ class HomeQuery:
             return None
         self._waiting.remove(site)
         self._frontier = max(self._frontier, answer.frontier)
-        if answer.origin_us is not None:
-            self._origins.append(answer.origin_us)
+        if answer.origin_ms is not None:
+            self._origins.append(answer.origin_ms)
         if self._waiting:
             return None
         self.state = QueryState.RUNNING

@@ -25,8 +25,8 @@ class Prepared:
 
     query_id: str
     frontier: int
-    #: Event time (microseconds) of the first tuple of its streams that have not started, to align replays.
-    origin_us: int | None
+    #: Event time (milliseconds) of the first tuple of its streams that have not started, to align replays.
+    origin_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Start:
 
     query_id: str
     tick: int
-    origin_us: int | None
+    origin_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ class Site:
         for name, stream in self.streams.items():
             if stream.wants_more(self._limits):
                 stream.reading = True
-                self._out.append(ReadSource(name, stream.origin_us))
+                self._out.append(ReadSource(name, stream.origin_ms))
 
     # -- messages -----------------------------------------------------------------------------
 
@@ -215,8 +215,8 @@ class Site:
     def _start_run(self, run: QueryRun, message: Start) -> None:
         for alias in run.local_aliases:
             stream = self.streams[run.plan.query.ref(alias).stream.name]
-            if not stream.started and message.origin_us is not None:
-                stream.origin_us = message.origin_us
+            if not stream.started and message.origin_ms is not None:
+                stream.origin_ms = message.origin_ms
         run.start(message.tick)
 
     @contextmanager
@@ -268,7 +268,7 @@ class Site:
             stream = self.streams[plan.query.ref(alias).stream.name]
             stream.followers.append((alias, run))
             streams.append(stream)
-        origins = [stream.origin_us for stream in streams if not stream.started and stream.origin_us is not None]
+        origins = [stream.origin_ms for stream in streams if not stream.started and stream.origin_ms is not None]
         frontier = max((stream.frontier for stream in streams), default=TICK_MIN)
         self._send(peer, Prepared(message.query_id, frontier, min(origins, default=None)))
 

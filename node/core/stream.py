@@ -16,7 +16,7 @@ from node.core.limits import Limits
 from node.core.query_run import QueryRun
 from node.core.sealer import Sealer
 from node.core.ticks import TICK_END
-from planner.model import StreamInfo, TimeUnit
+from planner.model import StreamInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class StreamState:
         self.reading = False
         self.ended = False
         self.failed = ""
-        self.origin_us = None if local.first_ts is None else local.first_ts * TimeUnit.US // unit
+        # Whole milliseconds: any event time fits, which it would not in a finer unit.
+        self.origin_ms = None if local.first_ts is None else local.first_ts // unit
         self.rows_arrived = 0
         self.rows_aside = 0
 

@@ -8,7 +8,6 @@ from node.config import StreamConfig
 from node.core.events import RowsArrived, SourceFailed
 from node.core.stream import LocalStream
 from node.io.sources import SourceError, open_source
-from planner.model import TimeUnit
 
 #: Rows per read at full speed: large enough that a batch is worth its message, small enough to overlap work.
 READ_ROWS = 16_384
@@ -27,25 +26,25 @@ class Replay:
         self._began_s: float | None = None
         self.local = LocalStream(self._source.info, config.lateness_ms, self._source.first_ts)
 
-    def read(self, origin_us: int | None) -> RowsArrived | SourceFailed:
+    def read(self, origin_ms: int | None) -> RowsArrived | SourceFailed:
         """The next rows; when paced, what became due since the last call."""
         name = self.local.info.name
         try:
             if self._speed is None:
                 chunk = self._source.read(READ_ROWS)
                 return RowsArrived(name, chunk.rows, chunk.ts, None, chunk.ended)
-            return self._read_paced(name, self._speed, origin_us)
+            return self._read_paced(name, self._speed, origin_ms)
         except SourceError as error:
             return SourceFailed(name, str(error))
 
-    def _read_paced(self, name: str, speed: float, origin_us: int | None) -> RowsArrived:
-        """Event time starts at ``origin_us`` with the first read and runs ``speed`` times as fast as the clock."""
+    def _read_paced(self, name: str, speed: float, origin_ms: int | None) -> RowsArrived:
+        """Event time starts at ``origin_ms`` with the first read and runs ``speed`` times as fast as the clock."""
         if self._began_s is None:
             self._began_s = time.monotonic()
         else:
             time.sleep(min(1.0, self._tau_s / speed))
-        elapsed_us = (time.monotonic() - self._began_s) * speed * 1e6
-        now_ts = int((origin_us or 0) + elapsed_us) * self.local.info.unit // TimeUnit.US
+        elapsed_ms = (time.monotonic() - self._began_s) * speed * 1000
+        now_ts = (origin_ms or 0) * self.local.info.unit + int(elapsed_ms * self.local.info.unit)
         chunk = self._source.read_due(now_ts, PACED_ROWS)
         next_due = self._source.next_due_ts
         behind = next_due is not None and next_due <= now_ts

@@ -128,7 +128,7 @@ class Runner:
 
     async def _read(self, effect: ReadSource) -> None:
         replay = self._replays[effect.stream]
-        self.put([await self._loop.run_in_executor(self._pool, replay.read, effect.origin_us)])
+        self.put([await self._loop.run_in_executor(self._pool, replay.read, effect.origin_ms)])
 
     def _store(self, effect: StoreRows) -> None:
         try:

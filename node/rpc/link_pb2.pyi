@@ -139,20 +139,20 @@ class Prepare(_message.Message):
     def __init__(self, text: _Optional[str] = ..., sink: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Prepared(_message.Message):
-    __slots__ = ("frontier", "origin_us")
+    __slots__ = ("frontier", "origin_ms")
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
-    ORIGIN_US_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_MS_FIELD_NUMBER: _ClassVar[int]
     frontier: int
-    origin_us: int
-    def __init__(self, frontier: _Optional[int] = ..., origin_us: _Optional[int] = ...) -> None: ...
+    origin_ms: int
+    def __init__(self, frontier: _Optional[int] = ..., origin_ms: _Optional[int] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("tick", "origin_us")
+    __slots__ = ("tick", "origin_ms")
     TICK_FIELD_NUMBER: _ClassVar[int]
-    ORIGIN_US_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_MS_FIELD_NUMBER: _ClassVar[int]
     tick: int
-    origin_us: int
-    def __init__(self, tick: _Optional[int] = ..., origin_us: _Optional[int] = ...) -> None: ...
+    origin_ms: int
+    def __init__(self, tick: _Optional[int] = ..., origin_ms: _Optional[int] = ...) -> None: ...
 
 class Span(_message.Message):
     __slots__ = ("first", "end")

@@ -124,7 +124,7 @@ class World:
         streams = []
         for data in scenario.streams:
             if data.site == site:
-                streams.append(LocalStream(self._sources[data.name].info, data.lateness_ms))
+                streams.append(LocalStream(self._sources[data.name].info, data.lateness_ms, data.first_ts))
         peers = [peer for peer in scenario.sites if peer != site]
         session = self._rng.getrandbits(32) | 1
         return Stack("sim", site, peers, scenario.tau_ms, session, streams, scenario.limits)

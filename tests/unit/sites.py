@@ -101,7 +101,7 @@ class Cluster:
                 self.mail[site, effect.peer].append(effect.message)
             case ReadSource():
                 assert effect.stream not in self.reads, "one read at a time"
-                self.reads[effect.stream] = effect.origin_us
+                self.reads[effect.stream] = effect.origin_ms
             case RunOp():
                 self._run(site, effect)
             case StoreRows():
