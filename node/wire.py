@@ -6,6 +6,7 @@ core sees only values it could have made itself.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -19,6 +20,9 @@ from node.core.ticks import TICK_END, TICK_MIN, Span
 from node.rpc import link_pb2 as pb
 from planner.model import Algorithm, Sequence, Step, StreamInfo, TimeUnit
 
+#: What follows every frame.
+CHECKSUM_BYTES = 4
+
 _KINDS: dict[type[Message], Kind] = {Carry: Kind.TUPLES, Sync: Kind.SYNC, Rows: Kind.RESULTS}
 
 
@@ -28,6 +32,18 @@ def kind_of(message: Message) -> Kind:
 
 
 # -- frames -----------------------------------------------------------------------------------
+
+
+def sealed(body: bytes) -> bytes:
+    """The body with its CRC-32 behind it: all of a frame is covered, numbers and acknowledgements too."""
+    return body + zlib.crc32(body).to_bytes(CHECKSUM_BYTES, "little")
+
+
+def _unsealed(data: bytes) -> bytes:
+    body, seal = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
+    if zlib.crc32(body).to_bytes(CHECKSUM_BYTES, "little") != seal:
+        raise PeerProtocolError(f"a frame requires a checksum that fits; got {len(data)} bytes that are damaged")
+    return body
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -51,7 +67,7 @@ def encode_frame(frame: Frame) -> bytes:
         case frames.Part():
             part = out.part
             part.seq, part.kind, part.more = frame.seq, frame.kind, frame.more
-            part.checksum, part.payload, part.ack = frame.checksum, frame.payload, frame.ack
+            part.payload, part.ack = frame.payload, frame.ack
         case frames.Ack():
             out.ack = frame.expects
         case frames.Ping():
@@ -60,7 +76,7 @@ def encode_frame(frame: Frame) -> bytes:
             out.pong = frame.sent_at_us
         case frames.Refuse():
             out.refuse = frame.reason
-    return out.SerializeToString()
+    return sealed(out.SerializeToString())
 
 
 def decode_frame(data: bytes) -> Frame:
@@ -69,7 +85,7 @@ def decode_frame(data: bytes) -> Frame:
     Raises PeerProtocolError if they are not a frame.
     """
     frame = pb.Frame()
-    _parse(frame, data, "a frame")
+    _parse(frame, _unsealed(data), "a frame")
     match frame.WhichOneof("body"):
         case "hello":
             return _hello(frame.hello)
@@ -101,7 +117,7 @@ def _hello(hello: pb.Hello) -> frames.Hello:
 
 
 def _part(part: pb.Part) -> frames.Part:
-    return frames.Part(part.seq, _kind(part.kind), part.more, part.checksum, part.payload, part.ack)
+    return frames.Part(part.seq, _kind(part.kind), part.more, part.payload, part.ack)
 
 
 def _kind(number: int) -> Kind:

@@ -31,6 +31,26 @@ def forced_plan(query: JoinQuery, sink: str, choice: Mapping[str, Algorithm] | A
     return Plan(query, sink, tuple(_sequence(query, head, by_head[head]) for head in query.aliases))
 
 
+def checked_plan(plan: Plan) -> Plan:
+    """The plan, if it has one sequence per head that visits every other stream once, each linked to one before it.
+
+    Raises PlanError otherwise: a plan may come from another site.
+    """
+    query = plan.query
+    _check_heads(query, [sequence.head for sequence in plan.sequences])
+    for sequence in plan.sequences:
+        visited: tuple[str, ...] = (sequence.head,)
+        for alias in [step.alias for step in sequence.steps]:
+            if alias not in query.aliases or alias in visited:
+                raise PlanError(f'head "{sequence.head}": required each other stream once, got "{alias}"')
+            if not any(edge.joins(alias, visited) for edge in query.edges):
+                raise PlanError(f'head "{sequence.head}": required a stream linked to {visited}, got "{alias}"')
+            visited = (*visited, alias)
+        if len(visited) != len(query.aliases):
+            raise PlanError(f'head "{sequence.head}": required all of {query.aliases}, got {visited}')
+    return plan
+
+
 def parse_algorithm(text: str, query: JoinQuery) -> Mapping[str, Algorithm]:
     """Read ``SP-D``, for all heads, or ``o=SP-S,p=SP-D``, which must name every head once."""
     if "=" not in text:

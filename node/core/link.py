@@ -13,9 +13,8 @@ believes it is talking to, so a restarted peer is noticed and never resumed.
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 
 from node.core.errors import PeerProtocolError, PeerRefusedError, invariant
@@ -59,7 +58,6 @@ class Part:
     seq: int
     kind: Kind
     more: bool
-    checksum: int
     payload: bytes
     #: Everything of the other direction before this number has arrived.
     ack: int
@@ -94,11 +92,6 @@ class Refuse:
 
 
 Frame = Hello | Part | Ack | Ping | Pong | Refuse
-
-
-def checksum(seq: int, kind: int, more: bool, payload: bytes) -> int:
-    """CRC-32 of a part, its number and kind included, so that a part cannot pass for another."""
-    return zlib.crc32(payload, zlib.crc32(b"%d/%d/%d" % (seq, kind, more)))
 
 
 class LinkState(Enum):
@@ -215,7 +208,7 @@ class Link:
             more = start + size < len(payload)
             seq = self._seq_next
             self._seq_next += 1
-            self._waiting.append(Part(seq, kind, more, checksum(seq, kind, more, piece), piece, 0))
+            self._waiting.append(Part(seq, kind, more, piece, 0))
             self._waiting_bytes += len(piece)
         news = LinkNews([], [])
         self._pump(news)
@@ -226,9 +219,7 @@ class Link:
             return
         while self._waiting and self._flying_bytes < self._limits.inflight_bytes_max:
             waiting = self._waiting.popleft()
-            part = Part(
-                waiting.seq, waiting.kind, waiting.more, waiting.checksum, waiting.payload, self._acknowledge_now()
-            )
+            part = replace(waiting, ack=self._acknowledge_now())
             self._waiting_bytes -= len(part.payload)
             self._flying.append(part)
             self._flying_bytes += len(part.payload)
@@ -330,8 +321,6 @@ class Link:
             self._flying_bytes -= len(self._flying.popleft().payload)
 
     def _on_part(self, part: Part, now_us: int, news: LinkNews) -> None:
-        if part.checksum != checksum(part.seq, part.kind, part.more, part.payload):
-            raise PeerProtocolError(f"part {part.seq} requires checksum {part.checksum}; its bytes are damaged")
         if part.seq < self._expects:
             self.duplicates += 1
             return

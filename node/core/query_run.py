@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from node.core.effects import Effect, RunOp, Send
-from node.core.engine import Append, CloseWindow, Expire, Op, OpenWindow, Probe
+from node.core.engine import TS, Append, CloseWindow, Expire, Op, OpenWindow, Probe
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.limits import Limits
 from node.core.messages import Carry, Rows, Sync
 from node.core.rows import decode_rows, empty_batch, encode_rows, encoded_size
 from node.core.sealer import Batch
-from node.core.ticks import TICK_END, TICK_MIN, Span
+from node.core.ticks import TICK_END, TICK_MIN, Span, tick_start
 from node.core.view import View, view_schema
 from node.core.walk import Shape, StepShape, Walk, shape_of
 from node.core.window import WindowState
@@ -96,6 +96,8 @@ class QueryRun:
 
     def start(self, tick: int) -> None:
         """Begin with the tuples from ``tick`` on, those that were sealed since Prepare included."""
+        if self.started:
+            raise PeerProtocolError(f"query {self.query_id} requires one start; got a second")
         self.started = True
         self._first_tick = tick
         self._done = dict.fromkeys(self.plan.query.aliases, tick)
@@ -228,6 +230,7 @@ class QueryRun:
         if message.alias not in [window.alias for window in self._windows.values()]:
             raise PeerProtocolError(f"query {self.query_id} requires no copy of {message.alias!r} here; got one")
         rows = decode_rows(message.rows, view_schema(self.plan.query, message.alias))
+        self._check_times(rows, message.span, ascending=True)
         self._feed_windows(message.alias, message.span, rows)
 
     def _on_carry(self, message: Carry) -> None:
@@ -240,7 +243,27 @@ class QueryRun:
         rows = decode_rows(message.rows, steps[message.step].carry_schema)
         if rows.num_rows == 0:
             raise PeerProtocolError(f"query {self.query_id} requires a carry with rows; got none from {message.head!r}")
+        self._check_times(rows, message.span, ascending=False)
         self._arrive(Walk(message.head, message.span, message.sealed_at_us, message.step, rows))
+
+    def _check_times(self, rows: pa.RecordBatch, span: Span, ascending: bool) -> None:
+        """Rows of a batch have times in its ticks; a window relies on it, and on their order."""
+        times = rows.column(TS)
+        if times.null_count:
+            raise PeerProtocolError(f"query {self.query_id} requires an event time in every row; got {span} without")
+        ts = times.to_numpy()
+        if not len(ts):
+            return
+        if ts.min() < tick_start(span.first, self._tau) or ts.max() >= tick_start(span.end, self._tau):
+            got = f"{ts.min()} to {ts.max()}"
+            raise PeerProtocolError(f"query {self.query_id} requires times within {span}; got {got}")
+        if ascending and (ts[1:] < ts[:-1]).any():
+            raise PeerProtocolError(f"query {self.query_id} requires a batch sorted by time; got {span} unsorted")
+
+    @property
+    def early_batches(self) -> int:
+        """Batches that wait for the start."""
+        return len(self._early)
 
     def decode_results(self, data: bytes) -> pa.RecordBatch:
         """Result rows of this query from a peer's bytes."""

@@ -46,6 +46,7 @@ from node.core.ticks import TICK_MIN
 from node.core.walk import Walk
 from planner.errors import NarrowsError
 from planner.model import Plan, StreamInfo
+from planner.plans import checked_plan
 from planner.sql import parse_query
 
 #: How many ended queries keep their counts for status.
@@ -141,8 +142,10 @@ class Site:
         if batch is None:
             return
         for alias, run in list(stream.followers):
-            with self._running(run):
-                run.on_batch(alias, batch, self._now_us)
+            # A self-join follows twice, and may have ended the first time.
+            if run.query_id in self.runs:
+                with self._running(run):
+                    run.on_batch(alias, batch, self._now_us)
 
     def _on_source_failed(self, event: SourceFailed) -> None:
         stream = self.streams[event.stream]
@@ -257,7 +260,7 @@ class Site:
         if message.query_id in self.runs:
             raise PeerProtocolError(f"site {self.name} requires new query ids; got {message.query_id} again")
         try:
-            plan = self._plan_of(message)
+            plan = self._plan_of(peer, message)
         except NarrowsError as error:
             self._send(peer, Refused(message.query_id, str(error)))
             return
@@ -272,8 +275,10 @@ class Site:
         frontier = max((stream.frontier for stream in streams), default=TICK_MIN)
         self._send(peer, Prepared(message.query_id, frontier, min(origins, default=None)))
 
-    def _plan_of(self, message: Prepare) -> Plan:
+    def _plan_of(self, peer: str, message: Prepare) -> Plan:
         """Bind the query text against the streams that home named, once ours are as home thinks."""
+        if message.sink != peer:
+            raise NarrowsError(f"a query requires its home as sink; got {message.sink!r} from {peer}")
         for info in message.streams:
             if info.site != self.name:
                 continue
@@ -284,7 +289,7 @@ class Site:
             if own.failed:
                 raise NarrowsError(f"stream {info.name} cannot be read: {own.failed}")
         query = parse_query(message.text, {info.name: info for info in message.streams})
-        return Plan(query, message.sink, message.sequences)
+        return checked_plan(Plan(query, message.sink, message.sequences))
 
     def _next_op(self) -> int:
         self._op_count += 1
@@ -294,6 +299,7 @@ class Site:
         run = self.runs.pop(query_id, None)
         if run is None:
             return
+        self._probing = {op_id: other for op_id, other in self._probing.items() if other is not run}
         self._ended_counts.extend(_counts(run))
         run.close()
         self._drain(run)
@@ -301,20 +307,21 @@ class Site:
             stream.followers = [(alias, other) for alias, other in stream.followers if other is not run]
 
     def _fail(self, query_id: str, reason: str) -> None:
-        """This site cannot go on with the query: tell its home, which ends it everywhere."""
+        """This site cannot go on with the query: it forgets it and tells its home, which ends it everywhere."""
         run = self.runs.get(query_id)
         if run is not None:
+            self._close_run(query_id)
             self._send(run.plan.sink, Failed(query_id, reason))
         elif query_id in self.homes:
             self._end_home(query_id, QueryState.FAILED, reason)
 
     def _on_peer_state_lost(self, peer: str, reason: str) -> None:
-        for query_id, home in list(self.homes.items()):
-            if peer in home.plan.sites:
-                self._end_home(query_id, QueryState.FAILED, f"site {peer}: {reason}")
+        """Home may not notice: its own link with the peer can be fine, or the peer may be home itself."""
         for query_id, run in list(self.runs.items()):
             if run.plan.sink == peer:
                 self._close_run(query_id)
+            elif peer in run.plan.sites:
+                self._fail(query_id, f"site {peer}: {reason}")
 
     # -- home and sink ------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ class StreamState:
         """Whether the source should be read now."""
         if self.reading or self.ended or self.failed or self.frontier == TICK_END:
             return False
+        if any(run.early_batches >= limits.ahead_batches_max for _, run in self.followers):
+            return False
         running = [run.backlogs[alias] for alias, run in self.followers if run.started]
         return bool(running) and all(
             backlog.nbytes < limits.ahead_bytes_max and len(backlog.batches) < limits.ahead_batches_max

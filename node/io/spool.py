@@ -77,6 +77,8 @@ class Spool:
     def _new_segment(self) -> _Segment:
         path = self._folder / f"rows-{self._segments:06d}"
         self._segments += 1
+        if self._current is not None and self._current.chunks == 0:
+            self._remove(self._current)
         self._current = _Segment(path, path.open("w+b", buffering=0))
         return self._current
 

@@ -45,20 +45,18 @@ class Hello(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster: _Optional[str] = ..., tau_ms: _Optional[int] = ..., site: _Optional[str] = ..., peer: _Optional[str] = ..., session: _Optional[int] = ..., peer_session: _Optional[int] = ..., expects: _Optional[int] = ..., about: _Optional[bytes] = ...) -> None: ...
 
 class Part(_message.Message):
-    __slots__ = ("seq", "kind", "more", "checksum", "payload", "ack")
+    __slots__ = ("seq", "kind", "more", "payload", "ack")
     SEQ_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
-    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     seq: int
     kind: int
     more: bool
-    checksum: int
     payload: bytes
     ack: int
-    def __init__(self, seq: _Optional[int] = ..., kind: _Optional[int] = ..., more: _Optional[bool] = ..., checksum: _Optional[int] = ..., payload: _Optional[bytes] = ..., ack: _Optional[int] = ...) -> None: ...
+    def __init__(self, seq: _Optional[int] = ..., kind: _Optional[int] = ..., more: _Optional[bool] = ..., payload: _Optional[bytes] = ..., ack: _Optional[int] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "site", "schema", "ts", "unit")

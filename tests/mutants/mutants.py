@@ -43,7 +43,7 @@ class Mutant:
 
 WALK, RUN, SITE, STACK = "node.core.walk", "node.core.query_run", "node.core.site", "node.stack"
 WINDOW, SINK, SEALER, VIEW = "node.core.window", "node.core.sink", "node.core.sealer", "node.core.view"
-LINK, HOME, STREAM = "node.core.link", "node.core.home", "node.core.stream"
+LINK, HOME, STREAM, WIRE = "node.core.link", "node.core.home", "node.core.stream", "node.wire"
 
 RESTARTS = "scenarios have no restarts of daemons"
 SECOND = "scenarios have one query, so every stream starts with it"
@@ -72,7 +72,7 @@ _TAKE_ALL = Change(
     "        if span.end <= self.done or self._taken.get(span.first) == span.end:\n            return False\n",
     "        if span.end <= self.done or self._taken.get(span.first) == span.end:\n            return True\n",
 )
-_NO_CHECKSUM = "part.checksum != checksum(part.seq, part.kind, part.more, part.payload)"
+_NO_CHECKSUM = 'zlib.crc32(body).to_bytes(CHECKSUM_BYTES, "little") != seal'
 
 MUTANTS: tuple[Mutant, ...] = (
     # -- which pairs are joined
@@ -215,7 +215,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "while self._waiting:",
         MEMORY,
     ),
-    mutant("link takes damaged parts", LINK, _NO_CHECKSUM, "False", DAMAGE),
+    mutant("damaged frames are taken", WIRE, _NO_CHECKSUM, "False", DAMAGE),
     mutant(
         "link does not notice silence",
         LINK,

@@ -16,6 +16,10 @@ class ReferenceEngine:
         self._schemas: dict[str, OpenWindow] = {}
         self._rows: dict[str, list[dict[str, object]]] = {}
 
+    @property
+    def windows(self) -> list[str]:
+        return list(self._rows)
+
     def run(self, ops: Sequence[Op]) -> list[pa.RecordBatch]:
         answers = []
         for op in ops:

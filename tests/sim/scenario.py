@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -53,6 +53,14 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Restart:
+    """At ``at_us`` the daemon of a site is killed and started again, with nothing of what it knew."""
+
+    at_us: int
+    site: str
+
+
+@dataclass(frozen=True)
 class Scenario:
     """Everything a run depends on."""
 
@@ -68,6 +76,9 @@ class Scenario:
     paced: bool
     reference_engine: bool
     faults: tuple[Fault, ...] = ()
+    restart: Restart | None = None
+    #: How many of a thousand frames arrive with a flipped bit.
+    damaged_per_mille: int = 0
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -106,7 +117,9 @@ def scenario_of(seed: int) -> Scenario:
         reference_engine=rng.random() < 0.3,
         limits=_limits(rng, delay_us_max),
     )
-    return Scenario(**{**scenario.__dict__, "faults": _faults(rng, sites)})
+    restart = Restart(rng.randrange(3_000 * MS), rng.choice(sites)) if rng.random() < 0.15 else None
+    damaged = rng.choice([0, 0, 0, 5])
+    return replace(scenario, faults=_faults(rng, sites), restart=restart, damaged_per_mille=damaged)
 
 
 def _stream(rng: random.Random, name: str, site: str, tau_ms: int, step: int, key_type: str, origin: int) -> StreamData:

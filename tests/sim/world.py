@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -65,6 +65,8 @@ class Outcome:
     aside: dict[str, int]
     story: list[str]
     virtual_us: int
+    state: QueryState
+    reason: str
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -103,27 +105,35 @@ class World:
         self._rng = random.Random(scenario.seed ^ 0x5EED)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._tie = 0
-        self._sources = {data.name: SimSource(data, scenario.chunk_rows_max) for data in scenario.streams}
-        self._engines: dict[str, Engine] = {site: self._engine() for site in scenario.sites}
-        self._nodes = {site: self._node(site) for site in scenario.sites}
+        self._sources: dict[str, SimSource] = {}
+        self._engines: dict[str, Engine] = {}
+        self._nodes: dict[str, Stack] = {}
+        #: How often each site was started; what was under way in an earlier life comes to nothing.
+        self._lives = dict.fromkeys(scenario.sites, 0)
+        for site in scenario.sites:
+            self._start(site)
         self._connections: dict[tuple[str, str], int] = {}
         self._connection_count = 0
         self._arrival_us: dict[tuple[int, str], int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
+        self._schema: pa.Schema | None = None
         self._rows: list[pa.RecordBatch] = []
         self._stored: set[tuple[str, int]] = set()
         self._aside: dict[str, int] = {}
         self._state = QueryState.PREPARING
         self._reason = ""
 
-    def _engine(self) -> Engine:
-        return ReferenceEngine() if self.scenario.reference_engine else NativeEngine()
+    def _start(self, site: str) -> None:
+        self._lives[site] += 1
+        self._engines[site] = ReferenceEngine() if self.scenario.reference_engine else NativeEngine()
+        self._nodes[site] = self._node(site)
 
     def _node(self, site: str) -> Stack:
         scenario = self.scenario
         streams = []
         for data in scenario.streams:
             if data.site == site:
+                self._sources[data.name] = SimSource(data, scenario.chunk_rows_max)
                 streams.append(LocalStream(self._sources[data.name].info, data.lateness_ms, data.first_ts))
         peers = [peer for peer in scenario.sites if peer != site]
         session = self._rng.getrandbits(32) | 1
@@ -147,16 +157,43 @@ class World:
         for site in self.scenario.sites:
             self._at(TIMER_US, lambda site=site: self._timer(site))  # type: ignore[misc]
         self._at(self._delay(), self._try_issue)
-        while self._heap and not self._state.ended:
+        if self.scenario.restart is not None:
+            self._at(self.scenario.restart.at_us, self._restart)
+        while self._heap and not self._over():
             self.now_us, _, action = heapq.heappop(self._heap)
             if self.now_us - START_US > DEADLINE_US:
                 raise SimulationError(f"not finished after {DEADLINE_US / 1e6:.0f} virtual seconds: {self._where()}")
             action()
-        if self._state is not QueryState.COMPLETED:
-            raise SimulationError(f"query ended as {self._state}: {self._reason}")
-        schema = self._home().site.homes[QUERY_ID].plan.query.output_schema()
-        rows = pa.Table.from_batches(self._rows, schema=schema)
-        return Outcome(rows, self._aside, self.story, self.now_us - START_US, self.counts)
+        self._check_nothing_is_left()
+        rows = pa.Table.from_batches(self._rows, schema=self._schema)
+        virtual_us = self.now_us - START_US
+        return Outcome(rows, self._aside, self.story, virtual_us, self._state, self._reason, self.counts)
+
+    def _over(self) -> bool:
+        """The query has ended, or its home forgot it, and so has every site."""
+        forgotten = self._schema is not None and QUERY_ID not in self._home().site.homes
+        if not (self._state.ended or forgotten):
+            return False
+        return not any(node.site.runs for node in self._nodes.values())
+
+    def _check_nothing_is_left(self) -> None:
+        for name, node in self._nodes.items():
+            followed = [stream.info.name for stream in node.site.streams.values() if stream.followers]
+            engine = self._engines[name]
+            if followed or (isinstance(engine, ReferenceEngine) and engine.windows):
+                raise SimulationError(f"{name} still holds {followed} or windows of a query that has ended")
+
+    def _restart(self) -> None:
+        assert self.scenario.restart is not None
+        site = self.scenario.restart.site
+        self._tell(f"{site} is killed and started again")
+        if site == self.scenario.sink:
+            self._rows.clear()
+            self._stored.clear()
+        self._start(site)
+        for pair in self._pairs():
+            if site in pair:
+                self._break(pair, "the daemon died")
 
     def _where(self) -> str:
         states = []
@@ -184,6 +221,7 @@ class World:
             self._at(100_000, self._try_issue)
             return
         query = parse_query(self.scenario.query, home.site.catalogue)
+        self._schema = query.output_schema()
         choice = {alias: Algorithm(name) for alias, name in zip(query.aliases, self.scenario.algorithms, strict=True)}
         self._give(self.scenario.sink, [QueryIssued(QUERY_ID, forced_plan(query, self.scenario.sink, choice))])
 
@@ -234,7 +272,16 @@ class World:
         key = (frame.connection, site)
         arrival = max(self.now_us + self._delay(), self._arrival_us.get(key, 0))
         self._arrival_us[key] = arrival
+        frame = self._damaged(frame)
         self._at(arrival - self.now_us, lambda: self._arrive(pair, site, frame))
+
+    def _damaged(self, frame: SendFrame) -> SendFrame:
+        if self._rng.randrange(1000) >= self.scenario.damaged_per_mille:
+            return frame
+        self._count("frames damaged")
+        data = bytearray(frame.data)
+        data[self._rng.randrange(len(data))] ^= 1 << self._rng.randrange(8)
+        return replace(frame, data=bytes(data))
 
     def _arrive(self, pair: tuple[str, str], site: str, frame: SendFrame) -> None:
         if self._connections.get(pair) == frame.connection:
@@ -277,14 +324,22 @@ class World:
 
     def _read(self, site: str, stream: str) -> None:
         delay = 1_000 * self.scenario.tau_ms if self.scenario.paced else self._delay()
-        arrived = self._sources[stream].read(self._rng)
-        self._at(delay, lambda: self._give(site, [arrived]))
+        self._answer(site, delay, self._sources[stream].read(self._rng))
+
+    def _answer(self, site: str, delay_us: int, answer: Input) -> None:
+        """What a site asked for, unless it has died meanwhile."""
+        life = self._lives[site]
+
+        def give() -> None:
+            if self._lives[site] == life:
+                self._give(site, [answer])
+
+        self._at(delay_us, give)
 
     def _run_op(self, site: str, effect: RunOp) -> None:
         answers = self._engines[site].run([effect.op])
         if isinstance(effect.op, Probe):
-            finished = ProbeFinished(effect.op_id, answers[0])
-            self._at(self._delay(), lambda: self._give(site, [finished]))
+            self._answer(site, self._delay(), ProbeFinished(effect.op_id, answers[0]))
 
     def _store(self, site: str, effect: StoreRows) -> None:
         walk = (effect.head, effect.span.first)
@@ -292,8 +347,7 @@ class World:
             raise SimulationError(f"walk {walk} is stored twice")
         self._stored.add(walk)
         self._rows.append(effect.rows)
-        stored = RowsStored(effect.query_id, effect.head, effect.span)
-        self._at(self._delay(), lambda: self._give(site, [stored]))
+        self._answer(site, self._delay(), RowsStored(effect.query_id, effect.head, effect.span))
 
     # -- the story ----------------------------------------------------------------------------
 

@@ -98,7 +98,6 @@ def test_space_comes_back_segment_by_segment(tmp_path: Path, monkeypatch: pytest
     assert len(files(tmp_path)) <= 2
 
 
-@pytest.mark.xfail(strict=True, reason="a follower that keeps up leaves every full segment on disk for ever")
 def test_a_segment_that_was_emptied_while_current_is_removed_once_it_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ from node.wire import (
     encode_frame,
     encode_message,
     kind_of,
+    sealed,
 )
 from planner.model import Algorithm, Sequence, Step, StreamInfo, TimeUnit
 from tests.unit import fuzz
@@ -41,7 +42,7 @@ ticks = st.integers(TICK_MIN, TICK_END)
 data = st.binary(max_size=50)
 frames = st.one_of(
     st.builds(Hello, u32, texts, u64, texts, texts, u64, u64, u64, data),
-    st.builds(Part, u64, st.sampled_from(Kind), st.booleans(), u32, data, u64),
+    st.builds(Part, u64, st.sampled_from(Kind), st.booleans(), data, u64),
     st.builds(Ack, u64),
     st.builds(Ping, s64),
     st.builds(Pong, s64),
@@ -148,8 +149,8 @@ def refuses(decode: Callable[[bytes], object], bytes_in: bytes, text: str) -> No
 
 
 def test_a_frame_without_a_known_body_is_refused() -> None:
-    refuses(decode_frame, b"", "a frame requires a body that this version knows")
-    refuses(decode_frame, b"\x7a\x00", "a frame requires a body that this version knows")  # field 15
+    refuses(decode_frame, sealed(b""), "a frame requires a body that this version knows")
+    refuses(decode_frame, sealed(b"\x7a\x00"), "a frame requires a body that this version knows")  # field 15
 
 
 def test_a_message_without_a_known_body_is_refused() -> None:
@@ -158,17 +159,33 @@ def test_a_message_without_a_known_body_is_refused() -> None:
 
 def test_an_unknown_kind_is_refused() -> None:
     frame = pb.Frame(part=pb.Part(seq=1, kind=4)).SerializeToString()
-    refuses(decode_frame, frame, "a part requires a kind up to 3; got 4")
+    refuses(decode_frame, sealed(frame), "a part requires a kind up to 3; got 4")
 
 
 def test_bytes_that_are_no_protobuf_are_refused_with_their_size() -> None:
-    refuses(decode_frame, b"\xff\xff\xff", "the bytes received require a frame; got 3 that are not")
+    refuses(decode_frame, sealed(b"\xff\xff\xff"), "the bytes received require a frame; got 3 that are not")
     refuses(decode_message, b"\xff\xff\xff", "require a message; got 3")
     refuses(decode_about, b"\xff\xff\xff", "require an about; got 3")
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
-    refuses(decode_frame, b"\x32\x01\xff", "require a frame")
+    refuses(decode_frame, sealed(b"\x32\x01\xff"), "require a frame")
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(frames, st.data())
+def test_no_flipped_bit_and_no_missing_byte_passes(frame: Frame, data: st.DataObject) -> None:
+    whole = encode_frame(frame)
+    bit = data.draw(st.integers(0, 8 * len(whole) - 1))
+    damaged = bytearray(whole)
+    damaged[bit // 8] ^= 1 << bit % 8
+    refuses(decode_frame, bytes(damaged), "a checksum that fits")
+    refuses(decode_frame, whole[:-1], "a checksum that fits")
+
+
+def test_bytes_too_short_for_a_checksum_are_refused() -> None:
+    for size in range(1, 4):
+        refuses(decode_frame, b"\0" * size, "a checksum that fits")
 
 
 @pytest.mark.parametrize("tick", [TICK_END + 1, TICK_MIN - 1, 2**63 - 1, -(2**63)])
