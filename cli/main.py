@@ -195,8 +195,10 @@ def _follow_until_end(client: Client, query_id: str, options: argparse.Namespace
 
 
 def _on_info(out: Path | None) -> OnInfo:
-    """Rows that go to a file are not seen, so a line says how many there are."""
-    line = LiveLine(Console(stderr=True, quiet=out is None))
+    """Rows that go to a file are not seen, so a line on the terminal says how many there are."""
+    console = Console(stderr=True)
+    console.quiet = out is None or not console.is_terminal
+    line = LiveLine(console)
 
     def show(info: pb.QueryInfo, rows: int) -> None:
         line.show(lambda: f"{rows:,} rows in {out}; the query is {info.state}")
