@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 SEEDS ?= 10000
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo test lint sim bench proto clean help
+.PHONY: setup demo test lint sim mutants bench proto clean help
 
 help:
 	@echo "make demo   three sites on this machine join orders with payments"
 	@echo "make test   lint, types and all tests"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
+	@echo "make mutants   bugs planted in the core, and which test notices each"
 	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
 	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
 
@@ -37,6 +38,9 @@ test: lint
 
 sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+mutants: setup
+	$(BIN)/python -m tests.mutants
 
 bench: setup
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
