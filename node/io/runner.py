@@ -20,7 +20,7 @@ from node.core.effects import (
     SetAside,
     StoreRows,
 )
-from node.core.events import Event, StoreFailed
+from node.core.events import Event, SourceFailed, StoreFailed
 from node.io.clock import Clock
 from node.io.engine_thread import EngineThread
 from node.io.late import LateFiles
@@ -143,10 +143,6 @@ class Runner:
         try:
             self._late.write(effect.stream, effect.rows, effect.reason)
         except OSError as error:
-            log.error(
-                "stream %s: %d %s tuples could not be written: %s",
-                effect.stream,
-                effect.rows.num_rows,
-                effect.reason,
-                error,
-            )
+            # Going on would lose tuples without a trace.
+            reason = f"{effect.rows.num_rows} {effect.reason} tuples cannot be written to late_dir: {error}"
+            self.put([SourceFailed(effect.stream, reason)])

@@ -517,3 +517,12 @@ def test_a_file_that_breaks_off_in_the_middle_fails_the_query_with_the_reason(tm
     said = narrows("run", config, "--query", join.text, "--out", out)
     said.failed(1, "right", "beta", "seven")
     assert not list(tmp_path.glob("rows.parquet*"))
+
+
+def test_late_tuples_that_cannot_be_written_fail_the_query_instead_of_being_lost(tmp_path: Path) -> None:
+    join = steady(1)
+    reversed_rows = join.right.table.take(pa.array(range(join.right.table.num_rows - 1, -1, -1)))
+    config = write_cluster(tmp_path, (join.left, Stream("right", reversed_rows, "beta")))
+    (tmp_path / "a_file").write_text("")
+    config.write_text('late_dir = "a_file/late"\n' + config.read_text())
+    narrows("run", config, "--query", join.text).failed(1, "stream right at beta", "late tuples", "late_dir")
