@@ -85,12 +85,19 @@ def test_progress_in_a_pipe_is_whole_lines_at_most_one_a_second(folder: Path) ->
     assert "\x1b" not in out
 
 
+def wait_for_processes(folder: Path, count: int) -> None:
+    deadline = time.monotonic() + END_S_MAX
+    while len(found := processes_about(folder)) != count:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
 def test_a_stopped_demo_leaves_nothing_behind(folder: Path) -> None:
     demo = start_demo(folder, "60")
     assert demo.stdout is not None
     while "%  orders" not in demo.stdout.readline():
         assert demo.poll() is None
-    assert len(processes_about(folder)) == 4, "three daemons and the query"
+    wait_for_processes(folder, 4)  # three daemons and the query, which the demo starts while it shows progress
     demo.send_signal(signal.SIGINT)
     _, err = demo.communicate(timeout=END_S_MAX)
     assert demo.returncode == 130

@@ -45,7 +45,7 @@ WALK, RUN, SITE, STACK = "node.core.walk", "node.core.query_run", "node.core.sit
 WINDOW, SINK, SEALER, VIEW = "node.core.window", "node.core.sink", "node.core.sealer", "node.core.view"
 LINK, HOME, STREAM, WIRE = "node.core.link", "node.core.home", "node.core.stream", "node.wire"
 
-RESTARTS = "scenarios have no restarts of daemons"
+RESTARTS = "after a restart no further query runs in a scenario"
 SECOND = "scenarios have one query, so every stream starts with it"
 THIRD = "scenarios have two streams"
 MEMORY = "only memory grows, and no scenario measures it"
