@@ -802,3 +802,29 @@ def test_an_answer_to_prepare_counts_once_for_each_site() -> None:
     for _ in range(3):
         cluster.say("ash", "cam", Prepared("q1", TICK_MIN, None))
     assert cluster.sites["cam"].homes["q1"].waiting_for == ("bow",)
+
+
+def test_a_query_that_never_starts_does_not_pile_up_the_batches_of_a_running_stream() -> None:
+    cluster = running(limits=Limits(ahead_batches_max=3))
+    plan = cluster.plan("bow")
+    cluster.say("bow", "ash", Prepare("q9", QUERY, "bow", plan.sequences, tuple(cluster.infos.values())))
+    for ts in range(0, 200, 10):
+        for stream in ("r", "l"):
+            if stream in cluster.reads:
+                cluster.arrive(stream, ts)
+                cluster.settle()
+    assert "l" not in cluster.reads
+    assert cluster.sites["ash"].runs["q9"].early_batches == 3
+    cluster.say("bow", "ash", Drop("q9"))
+    assert "l" in cluster.reads
+
+
+@BOTH
+def test_a_shipment_that_no_link_takes_fails_the_query_and_says_what_helps(algorithm: Algorithm) -> None:
+    cluster = running(algorithm, limits=Limits(shipment_bytes_max=10))
+    cluster.arrive("l", 1, 30)
+    cluster.settle()
+    assert cluster.state is QueryState.FAILED
+    assert "requires at most 10 bytes" in cluster.reason
+    assert "a smaller tau or window" in cluster.reason
+    assert cluster.holds_nothing()
