@@ -299,10 +299,11 @@ class Site:
         run = self.runs.pop(query_id, None)
         if run is None:
             return
-        self._probing = {op_id: other for op_id, other in self._probing.items() if other is not run}
         self._ended_counts.extend(_counts(run))
         run.close()
         self._drain(run)
+        # After draining, which notes probes that were asked for in the same turn.
+        self._probing = {op_id: other for op_id, other in self._probing.items() if other is not run}
         for stream in self.streams.values():
             stream.followers = [(alias, other) for alias, other in stream.followers if other is not run]
 

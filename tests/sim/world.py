@@ -180,6 +180,8 @@ class World:
         for name, node in self._nodes.items():
             followed = [stream.info.name for stream in node.site.streams.values() if stream.followers]
             engine = self._engines[name]
+            if node.site._probing:
+                raise SimulationError(f"{name} still waits for probes of a query that has ended")
             if followed or (isinstance(engine, ReferenceEngine) and engine.windows):
                 raise SimulationError(f"{name} still holds {followed} or windows of a query that has ended")
 
