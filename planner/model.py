@@ -26,6 +26,37 @@ class Algorithm(StrEnum):
 
     SP_S = "SP-S"
     SP_D = "SP-D"
+    SM_S1 = "SM-S1"
+    SM_S2 = "SM-S2"
+    SM_D1 = "SM-D1"
+    SM_D2 = "SM-D2"
+
+    @property
+    def at_source(self) -> bool:
+        """Whether the step's rows come into being where the carry is, not where the stream is."""
+        return self in (Algorithm.SP_S, Algorithm.SM_S1, Algorithm.SM_S2)
+
+
+class PolicyName(StrEnum):
+    """How a walk knows that it may probe, and a window that it may forget."""
+
+    FRONTIER = "frontier"
+    DELTA = "delta"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """``frontier`` waits for what it needs and is exact; ``delta`` is the paper's, by the clock.
+
+    ``delta_us`` is the largest accumulated delay; None means measured from the links when the query starts.
+    """
+
+    name: PolicyName = PolicyName.FRONTIER
+    delta_us: int | None = None
+
+
+#: The default.
+FRONTIER_POLICY = Policy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +82,22 @@ class RangeWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """A count window: the last ``count`` tuples of the stream before the head are visible."""
+
+    count: int
+
+
+Window = RangeWindow | RowsWindow
+
+
+@dataclass(frozen=True, slots=True)
 class StreamRef:
     """One stream of a query under the name the query gives it."""
 
     alias: str
     stream: StreamInfo
-    window: RangeWindow
+    window: Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +201,7 @@ class Plan:
     query: JoinQuery
     sink: str
     sequences: tuple[Sequence, ...]
+    policy: Policy = FRONTIER_POLICY
 
     def sequence(self, head: str) -> Sequence:
         """The sequence that the batches of ``head`` walk."""

@@ -1,15 +1,15 @@
 """What the core asks of an engine: local work on Arrow data, as values.
 
 A window holds the tuples of one stream view at one site. Its rows carry their
-event time in the column ``TS`` (int64, in the query's time unit) and arrive in
-batches whose times never go back behind an earlier batch. A probe joins carry
-rows, which have their head's event time in ``TS`` too, with a window.
+position in the column ``TS`` (int64): their event time in the query's time unit,
+or, for count windows, their number in the stream. A probe joins carry rows, which
+have their own position on that axis in the column ``position``, with a window.
 
 A pair (carry row c, window row w) is in the answer iff every key of c equals
 the corresponding key of w (null equals nothing) and
 
-    c.TS - range_length <= w.TS < c.TS        or, when ``include_ties``,
-    c.TS - range_length <= w.TS <= c.TS
+    c.position - range_length <= w.TS < c.position        or, when ``include_ties``,
+    c.position - range_length <= w.TS <= c.position
 
 This is DESIGN section 2 for one pair, so a window that is ahead of the carry,
 or that still holds tuples from before the bound, changes nothing. Ties are
@@ -27,6 +27,8 @@ import pyarrow as pa
 #: Name of the event-time column in window and carry rows. Other columns are
 #: named ``alias.column``, so the two cannot clash.
 TS = "__ts"
+#: In the answer of a Find: which of the keys asked for the row has.
+KEY = "__key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class OpenWindow:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add rows, sorted by TS, none older than the newest row of the window."""
+    """Add rows, in any order of TS."""
 
     window: str
     rows: pa.RecordBatch
@@ -75,16 +77,36 @@ class Probe:
     carry_keys: tuple[str, ...]
     range_length: int
     include_ties: bool
+    #: The carry column (int64, no nulls) with the rows' positions on the window's axis.
+    position: str = TS
 
 
-Op = OpenWindow | Append | Expire | CloseWindow | Probe
+@dataclass(frozen=True, slots=True)
+class Find:
+    """The window's rows with one of these keys and ``low <= TS < high``.
+
+    ``keys`` has one column per key of the window, in the window's order, of a comparable
+    type; its rows are distinct, one with a null finds nothing. The answer has all columns
+    of the window, TS included, in their order, then KEY (int64): the row of ``keys`` that
+    the row equals. Order of the answer's rows is the engine's choice.
+    """
+
+    window: str
+    keys: pa.RecordBatch
+    low: int
+    high: int
+
+
+Op = OpenWindow | Append | Expire | CloseWindow | Probe | Find
+#: The operations that are answered with rows.
+Question = Probe | Find
 
 
 class Engine(Protocol):
     """Runs a site's local joins."""
 
     def run(self, ops: Sequence[Op]) -> list[pa.RecordBatch]:
-        """Perform the operations in order; the answers of the probes among them, in order."""
+        """Perform the operations in order; the answers of the probes and finds among them, in order."""
         ...
 
 

@@ -36,7 +36,7 @@ class SourceFailed:
 
 @dataclass(frozen=True, slots=True)
 class ProbeFinished:
-    """The engine answered probe ``op_id``."""
+    """The engine answered question ``op_id``."""
 
     op_id: int
     rows: pa.RecordBatch
@@ -106,6 +106,19 @@ class DropRequested:
     query_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class LinkMeasured:
+    """A round trip to a peer took this long."""
+
+    peer: str
+    rtt_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockAdvanced:
+    """Nothing happened but time; comes a few times a second."""
+
+
 Event = (
     RowsArrived
     | SourceFailed
@@ -118,4 +131,6 @@ Event = (
     | MessageReceived
     | QueryIssued
     | DropRequested
+    | LinkMeasured
+    | ClockAdvanced
 )

@@ -31,6 +31,8 @@ class Kind(IntEnum):
     TUPLES = 1
     SYNC = 2
     RESULTS = 3
+    KEYS = 4
+    KEY_ANSWERS = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.core.ticks import Span
-from planner.model import Sequence, StreamInfo
+from planner.model import FRONTIER_POLICY, Policy, Sequence, StreamInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class Prepare:
     sink: str
     sequences: tuple[Sequence, ...]
     streams: tuple[StreamInfo, ...]
+    policy: Policy = FRONTIER_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Prepared:
     frontier: int
     #: Event time (milliseconds) of the first tuple of its streams that have not started, to align replays.
     origin_ms: int | None
+    #: Round trips (microseconds) that the site has measured to others: home derives delta from them.
+    rtt_us: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Start:
     query_id: str
     tick: int
     origin_ms: int | None
+    #: What the ``delta`` policy goes by; 0 under ``frontier``.
+    delta_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,84 @@ class Carry:
 
 
 @dataclass(frozen=True, slots=True)
+class AskMatches:
+    """SM-S1, SM-D2: the distinct keys of a walk. Which of them have matches, or what are they?
+
+    ``low_ts`` and ``high_ts`` are the event times of the walk's oldest and newest row.
+    """
+
+    query_id: str
+    head: str
+    span: Span
+    step: int
+    sealed_at_us: int
+    low_ts: int
+    high_ts: int
+    keys: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """SM-D2: one bit for each key asked about, in their order, first bit in the highest place of the first byte."""
+
+    query_id: str
+    head: str
+    span: Span
+    step: int
+    matches: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TupleAnswer:
+    """SM-S1: the matching tuples that the receiver does not have yet."""
+
+    query_id: str
+    head: str
+    span: Span
+    step: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSync:
+    """What happened to a window since the last one, for a copy that is not full. A heartbeat if nothing did.
+
+    ``replica`` is its number in the plan. The copy is now sealed up to ``frontier``, and what is before
+    the position ``before`` is gone. Keys are born first (v_J), then die (v_C, as a delta: slots whose
+    count fell to zero); ``full`` has the new tuples of keys that were asked for (s_F).
+    """
+
+    query_id: str
+    replica: int
+    frontier: int
+    before: int
+    #: Count windows only: event times of all new tuples, so that the holder can number them.
+    times: bytes
+    born: bytes
+    dead: bytes
+    full: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """SM-S2: all tuples of these keys, named by their slots as they were after ``seen`` syncs."""
+
+    query_id: str
+    replica: int
+    seen: int
+    slots: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """SM-S2: answers one Fetch; answers come in the order of the questions."""
+
+    query_id: str
+    replica: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """A walk has ended; its result rows, none if ``rows`` is empty, for the sink."""
 
@@ -102,4 +185,21 @@ class Done:
     frontiers: tuple[tuple[str, int], ...]
 
 
-Message = Prepare | Prepared | Refused | Start | Drop | Failed | Sync | Carry | Rows | Done
+Message = (
+    Prepare
+    | Prepared
+    | Refused
+    | Start
+    | Drop
+    | Failed
+    | Sync
+    | Carry
+    | AskMatches
+    | KeyAnswer
+    | TupleAnswer
+    | ReplicaSync
+    | Fetch
+    | Fetched
+    | Rows
+    | Done
+)

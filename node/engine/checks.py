@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.engine import TS, OpenWindow, Probe
+from node.core.keycodes import integers
 from node.engine import payload
-from node.engine.keys import integers
 from planner.keys import SUPPORTED, key_family
 
 

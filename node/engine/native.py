@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.engine import Append, CloseWindow, Expire, Op, OpenWindow, Probe
+from node.core.hashing import scramble
+from node.core.keycodes import Finish
 from node.engine import checks, payload
-from node.engine.hashing import scramble
-from node.engine.keys import Finish
 from node.engine.window import Window
 
 #: Probes are answered together up to so many carry rows: measured, it pays up to there (50 probes of

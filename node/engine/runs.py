@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from node.engine.hashing import I64, U64
+from node.core.hashing import I64, U64
 
 Rows = NDArray[np.int32]
 Filter = NDArray[np.bool_]

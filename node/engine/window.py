@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from node.core import keycodes as keys
 from node.core.engine import TS, joined_schema
-from node.engine import keys, payload, tiers
-from node.engine.hashing import I64
+from node.core.hashing import I64
+from node.engine import payload, tiers
 from node.engine.runs import Queries, Rows, Run, build, find, merge, spread, stable_order
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1

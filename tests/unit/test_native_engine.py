@@ -18,9 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.core import hashing
+from node.core import keycodes as keys
 from node.core.engine import TS, Append, CloseWindow, Expire, Op, OpenWindow, Probe, joined_schema
-from node.engine import hashing, keys, runs, tiers
-from node.engine.hashing import U64
+from node.core.hashing import U64
+from node.engine import runs, tiers
 from node.engine.native import NativeEngine
 
 # --- the brute force ---------------------------------------------------------------------------------

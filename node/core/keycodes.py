@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
-from node.engine.hashing import I64, U64, Bytes, combine, hash_bytes, scramble
+from node.core.hashing import I64, U64, Bytes, combine, hash_bytes, scramble
 
 Mask = NDArray[np.bool_]
 #: Last step of the hash of a key. Tests put in one that collides.
