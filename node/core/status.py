@@ -1,0 +1,56 @@
+"""What a query's parts at a site say about themselves, for people and for stats.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ReplicaKind(StrEnum):
+    """What a copy of another site's window holds."""
+
+    FULL = "full"
+    REDUCED = "reduced"
+    MIXED = "mixed"
+    KEYS = "keys"
+
+
+class ReplicaRole(StrEnum):
+    """The two halves of a replica."""
+
+    OWNER = "owner"
+    HOLDER = "holder"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One half of a replica."""
+
+    query_id: str
+    alias: str
+    kind: ReplicaKind
+    role: ReplicaRole
+    #: The site of the other half.
+    peer: str
+    #: Sealed up to this tick, as far as this half knows.
+    frontier: int
+    #: Distinct keys held (V and M), 0 for the other kinds.
+    keys: int
+    #: Full tuples that the holder has, or that the owner has shipped.
+    tuples: int
+    #: Memory of this half's bookkeeping; the tuples themselves are counted with the windows.
+    nbytes: int
+    #: How often it was started again from its window.
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCounts:
+    """Policy ``delta``: how often its assumption did not hold here. All zero under ``frontier``."""
+
+    query_id: str
+    delta_us: int
+    #: Probes when a window was not yet sealed beyond the walk's newest row.
+    early: int
+    #: Probes when a window had already forgotten tuples that the walk could see.
+    late: int
