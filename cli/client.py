@@ -49,8 +49,9 @@ class Client:
     def close(self) -> None:
         self._channel.close()
 
-    def issue(self, text: str, algorithm: str) -> pb.IssueReply:
-        return self._call("Issue", pb.IssueRequest(text=text, algorithm=algorithm), pb.IssueReply)
+    def issue(self, text: str, algorithm: str, policy: str = "frontier") -> pb.IssueReply:
+        request = pb.IssueRequest(text=text, algorithm=algorithm, policy=policy)
+        return self._call("Issue", request, pb.IssueReply)
 
     def queries(self) -> list[pb.QueryInfo]:
         return list(self._call("Queries", pb.Empty(), pb.QueriesReply).queries)

@@ -24,6 +24,7 @@ from node.config import ClusterConfig, ConfigError, load_cluster
 from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
 from planner.errors import NarrowsError, PlanError, QueryError
+from planner.model import Algorithm
 
 EXAMPLES = """\
 examples:
@@ -34,6 +35,27 @@ examples:
   narrows run cluster.toml --query "SELECT ..." --out rows.parquet --stats stats.json
 
 A recording (a stream that replays a file) starts when the first query that reads it starts.
+"""
+
+#: One line each: what crosses the link when the rows of the head ("here") look for the other stream ("there").
+ALGORITHMS = {
+    Algorithm.SP_S: "keep a full copy of the window here, join here",
+    Algorithm.SP_D: "ship the rows there, join there",
+    Algorithm.SM_S1: "ship keys, get back matching tuples not shipped before, join here",
+    Algorithm.SM_S2: "keep all keys here, fetch the tuples of keys that match, join here",
+    Algorithm.SM_D1: "keep all keys here, ship only rows that can match, join there",
+    Algorithm.SM_D2: "ship keys, get back which match, ship those rows, join there",
+}
+_CHOICES = "\n".join(f"  {algorithm.value:6} {what}" for algorithm, what in ALGORITHMS.items())
+PLAN_CHOICES = f"""\
+algorithms: a tuple of one stream, here, looks for tuples of the other, there:
+{_CHOICES}
+
+policies:
+  frontier     wait for what is needed: exact under any delay
+  delta        go by the clock: a delay beyond delta, which is measured on the
+               links, can make rows wrong; narrows status counts how often
+  delta=250ms  the same with this delta
 """
 
 
@@ -55,10 +77,15 @@ def parser() -> argparse.ArgumentParser:
     node.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     node.add_argument("--verbose", action="store_true", help="say more")
 
-    query = commands.add_parser("query", help="issue a query at a site and follow its rows")
+    query = commands.add_parser(
+        "query",
+        help="issue a query at a site and follow its rows",
+        epilog=PLAN_CHOICES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     _config_option(query)
     query.add_argument("--at", required=True, metavar="SITE", help="the query's home: rows are collected there")
-    _algorithm_option(query)
+    _plan_options(query)
     _output_options(query)
     query.add_argument("text", help="the query")
 
@@ -74,19 +101,21 @@ def parser() -> argparse.ArgumentParser:
     _config_option(drop)
     drop.add_argument("query_id", metavar="ID", help="as shown by narrows queries")
 
-    status = commands.add_parser("status", help="sites, streams, links and windows of a running cluster")
+    status = commands.add_parser("status", help="sites, streams, links, windows and replicas of a running cluster")
     _config_option(status)
 
     whole = commands.add_parser(
         "run",
         help="start all sites here, run one query over all of the data, stop",
-        description="Starts each site as a process of this machine, replays the streams from the first tuple to "
+        description="Starts each site as a process of this machine, replays the streams from the first tuple to\n"
         "the last, waits until every row of the query is delivered, and stops what it started.",
+        epilog=PLAN_CHOICES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     whole.add_argument("config", type=Path, help="the cluster's configuration (TOML)")
     whole.add_argument("--query", required=True, help="the query")
     whole.add_argument("--at", metavar="SITE", help="the query's home (default: the first site)")
-    _algorithm_option(whole)
+    _plan_options(whole)
     whole.add_argument("--out", type=Path, metavar="FILE", help="write the rows: .parquet, .csv or .jsonl")
     whole.add_argument("--stats", type=Path, metavar="FILE", help="write figures about the run as JSON")
     whole.add_argument("--quiet", action="store_true", help="no progress, only errors")
@@ -112,9 +141,12 @@ def _speed(text: str) -> float:
     return value
 
 
-def _algorithm_option(command: argparse.ArgumentParser) -> None:
-    text = "SP-S or SP-D for every head, or per head: o=SP-S,p=SP-D (default: SP-D)"
+def _plan_options(command: argparse.ArgumentParser) -> None:
+    names = ", ".join(algorithm.value for algorithm in Algorithm)
+    text = f"{names}: for every head, or per head: o=SM-S1,p=SP-D (default: SP-D; see below)"
     command.add_argument("--algorithm", default="SP-D", metavar="NAME", help=text)
+    text = "frontier, delta or delta=DURATION (default: frontier; see below)"
+    command.add_argument("--policy", default="frontier", metavar="NAME", help=text)
 
 
 def _output_options(command: argparse.ArgumentParser) -> None:
@@ -163,7 +195,7 @@ def _query(options: argparse.Namespace) -> int:
     check_out(options.out, options.format)
     with _client(config, options.at) as client:
         try:
-            issued = client.issue(options.text, options.algorithm)
+            issued = client.issue(options.text, options.algorithm, options.policy)
         except DaemonRefusedError as error:
             raise QueryError(str(error)) from None
         print(f"query {issued.query_id}\n{issued.plan_text}", file=sys.stderr)
@@ -249,6 +281,7 @@ def _run(options: argparse.Namespace) -> int:
             query=options.query,
             at=options.at,
             algorithm=options.algorithm,
+            policy=options.policy,
             out=options.out,
             stats=options.stats,
             speed=options.speed,

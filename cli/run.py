@@ -19,7 +19,7 @@ from node.core.effects import QueryState
 from node.io.sources import check_sources
 from node.rpc import control_pb2 as pb
 from planner.errors import NarrowsError
-from planner.plans import parse_algorithm
+from planner.plans import parse_algorithm, parse_policy
 from planner.sql import parse_query
 
 
@@ -35,6 +35,7 @@ class RunOptions:
     query: str
     at: str | None
     algorithm: str
+    policy: str
     out: Path | None
     stats: Path | None
     speed: float | None
@@ -50,8 +51,9 @@ def run(options: RunOptions) -> int:
     with LocalCluster(config, options.speed) as cluster:
         client = cluster.clients[home]
         began = time.monotonic()
-        issued = client.issue(options.query, options.algorithm)
-        console.print(issued.plan_text, highlight=False, soft_wrap=True)
+        issued = client.issue(options.query, options.algorithm, options.policy)
+        # Windows are written in brackets, which are not markup here.
+        console.print(issued.plan_text, highlight=False, markup=False, soft_wrap=True)
         line = LiveLine(console)
 
         def watch(_: pb.QueryInfo, rows: int) -> None:
@@ -85,6 +87,7 @@ def _check(config: ClusterConfig, options: RunOptions) -> None:
     """All that can be wrong, before the first process starts."""
     query = parse_query(options.query, check_sources(config, [site.name for site in config.sites]))
     parse_algorithm(options.algorithm, query)
+    parse_policy(options.policy)
     check_out(options.out, None)
     check_file("--stats", options.stats)
 

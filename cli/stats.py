@@ -32,6 +32,13 @@ def run_stats(
         "streams": {stream.name: _stream(site, stream) for site, s in statuses.items() for stream in s.streams},
         "links": [_link(site, link) for site, status in statuses.items() for link in status.links],
         "ship_all_bytes": {view.alias: view.ship_all_bytes for view in views},
+        "probes": _probes(info.query_id, statuses),
+        "replicas": [
+            _replica(site, replica)
+            for site, status in statuses.items()
+            for replica in status.replicas
+            if replica.query_id == info.query_id
+        ],
     }
 
 
@@ -67,4 +74,29 @@ def _link(site: str, link: pb.LinkStatus) -> dict[str, Any]:
         "round_trip_ms": link.rtt_us / 1000 if link.HasField("rtt_us") else None,
         "reconnects": link.reconnects,
         "duplicates": link.duplicates,
+    }
+
+
+def _probes(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> dict[str, int]:
+    """How often, at all sites, a probe could be wrong; all zero under policy ``frontier``."""
+    found = [probes for status in statuses.values() for probes in status.probes if probes.query_id == query_id]
+    return {
+        "delta_us": max((probes.delta_us for probes in found), default=0),
+        "early": sum(probes.early for probes in found),
+        "late": sum(probes.late for probes in found),
+    }
+
+
+def _replica(site: str, replica: pb.ReplicaStatus) -> dict[str, Any]:
+    """One half of a replica as it was when the query ended."""
+    return {
+        "site": site,
+        "alias": replica.alias,
+        "kind": replica.kind,
+        "half": replica.role,
+        "other_site": replica.peer,
+        "keys": replica.keys,
+        "tuples": replica.tuples,
+        "memory_bytes": replica.nbytes,
+        "restarts": replica.restarts,
     }

@@ -21,12 +21,14 @@ def table(title: str, *columns: str) -> Table:
 
 
 def show_status(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply | str]) -> None:
-    """Sites, streams, links and windows; a site that does not answer is shown with the reason."""
+    """Sites, streams, links, windows, replicas and probes; a site that does not answer is shown with the reason."""
     _sites(console, statuses)
     answering = {site: status for site, status in statuses.items() if isinstance(status, pb.StatusReply)}
     _streams(console, tau_ms, answering)
     _links(console, answering)
     _windows(console, tau_ms, answering)
+    _replicas(console, tau_ms, answering)
+    _probes(console, answering)
 
 
 def _sites(console: Console, statuses: Mapping[str, pb.StatusReply | str]) -> None:
@@ -84,6 +86,42 @@ def _windows(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRepl
             tick_time(window.frontier, tau_ms),
             str(window.waiting_walks),
         )
+    console.print(out)
+
+
+def _replicas(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:
+    """Those of running queries: what an ended one held is in its stats.json, not in memory."""
+    rows = [(site, replica) for site, status in statuses.items() for replica in status.replicas if not replica.ended]
+    if not rows:
+        return
+    columns = ("site", "query", "replica of", "kind", "half", "other site", ">keys", ">full tuples", ">memory")
+    out = table("Replicas", *columns, "sealed to", ">restarts")
+    for site, replica in rows:
+        out.add_row(
+            site,
+            replica.query_id,
+            replica.alias,
+            replica.kind,
+            replica.role,
+            replica.peer,
+            f"{replica.keys:,}",
+            f"{replica.tuples:,}",
+            size_text(replica.nbytes),
+            tick_time(replica.frontier, tau_ms),
+            f"{replica.restarts:,}",
+        )
+    console.print(out)
+
+
+def _probes(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
+    """Queries under policy ``delta``, ended ones too: that rows may be wrong does not end with the query."""
+    rows = [(site, probes) for site, status in statuses.items() for probes in status.probes if probes.delta_us]
+    if not rows:
+        return
+    out = table("Policy delta", "site", "query", ">delta", ">probes too early", ">too late")
+    for site, probes in rows:
+        delta = f"{probes.delta_us / 1000:,.1f} ms"
+        out.add_row(site, probes.query_id, delta, f"{probes.early:,}", f"{probes.late:,}")
     console.print(out)
 
 

@@ -9,8 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from planner.durations import DAYS_MAX, DURATION_US_MAX, duration_text, duration_us
 from planner.errors import PlanError
-from planner.model import Algorithm, JoinQuery, Plan, Sequence, Step, StreamRef
+from planner.model import (
+    FRONTIER_POLICY,
+    Algorithm,
+    JoinQuery,
+    Plan,
+    Policy,
+    PolicyName,
+    RangeWindow,
+    Sequence,
+    Step,
+    StreamRef,
+    Window,
+)
 
 _ALGORITHMS = ", ".join(algorithm.value for algorithm in Algorithm)
 
@@ -24,17 +37,19 @@ class Hop:
     site: str
 
 
-def forced_plan(query: JoinQuery, sink: str, choice: Mapping[str, Algorithm] | Algorithm) -> Plan:
+def forced_plan(
+    query: JoinQuery, sink: str, choice: Mapping[str, Algorithm] | Algorithm, policy: Policy = FRONTIER_POLICY
+) -> Plan:
     """The plan in which every step of a head's sequence uses the algorithm chosen for that head."""
     by_head = dict.fromkeys(query.aliases, choice) if isinstance(choice, Algorithm) else choice
     _check_heads(query, list(by_head))
-    return Plan(query, sink, tuple(_sequence(query, head, by_head[head]) for head in query.aliases))
+    return Plan(query, sink, tuple(_sequence(query, head, by_head[head]) for head in query.aliases), policy)
 
 
 def checked_plan(plan: Plan) -> Plan:
-    """The plan, if it has one sequence per head that visits every other stream once, each linked to one before it.
+    """The plan, if each head has one sequence that visits every other stream once, each linked to one before it.
 
-    Raises PlanError otherwise: a plan may come from another site.
+    Its policy must make sense too. Raises PlanError otherwise: a plan may come from another site.
     """
     query = plan.query
     _check_heads(query, [sequence.head for sequence in plan.sequences])
@@ -48,6 +63,9 @@ def checked_plan(plan: Plan) -> Plan:
             visited = (*visited, alias)
         if len(visited) != len(query.aliases):
             raise PlanError(f'head "{sequence.head}": required all of {query.aliases}, got {visited}')
+    delta_us = plan.policy.delta_us
+    if delta_us is not None and not 0 < delta_us <= DURATION_US_MAX:
+        raise PlanError(f"policy: required a delta above 0 and at most {DAYS_MAX} days, got {delta_us} us")
     return plan
 
 
@@ -67,24 +85,57 @@ def parse_algorithm(text: str, query: JoinQuery) -> Mapping[str, Algorithm]:
     return {alias: chosen[alias] for alias in query.aliases}
 
 
+def parse_policy(text: str) -> Policy:
+    """Read ``frontier``, ``delta`` (measured when the query starts) or ``delta=250ms``."""
+    name, equals, length = (piece.strip() for piece in text.partition("="))
+    if name.lower() == PolicyName.FRONTIER and not equals:
+        return FRONTIER_POLICY
+    if name.lower() == PolicyName.DELTA and not equals:
+        return Policy(PolicyName.DELTA)
+    if name.lower() != PolicyName.DELTA:
+        raise PlanError(f'policy: required frontier, delta or delta=DURATION such as delta=250ms, got "{text.strip()}"')
+    delta_us = duration_us(length)
+    if not delta_us:
+        raise PlanError(
+            f'policy delta: required a duration above 0 such as 250ms or 2s, at most {DAYS_MAX} days, got "{length}"'
+        )
+    return Policy(PolicyName.DELTA, delta_us)
+
+
+def policy_text(policy: Policy) -> str:
+    """The policy as ``parse_policy`` reads it."""
+    if policy.delta_us is None:
+        return policy.name.value
+    return f"{policy.name.value}={duration_text(policy.delta_us)}"
+
+
+def window_text(window: Window) -> str:
+    """The window as a query may write it."""
+    if isinstance(window, RangeWindow):
+        return f"[RANGE {duration_text(window.length_us)}]"
+    return f"[ROWS {window.count}]"
+
+
 def route(plan: Plan, head: str) -> tuple[Hop, ...]:
     """Where each step of a head's sequence is joined.
 
     The carry starts at the head's site. It moves only for a ``D`` algorithm to a stream
-    elsewhere: then the rows of the step come into being at that stream's site.
+    elsewhere: then the rows of the step come into being at that stream's site. With an
+    ``S`` algorithm keys and tuples may travel, but the carry stays.
     """
     site = plan.query.ref(head).stream.site
     hops: list[Hop] = []
     for step in plan.sequence(head).steps:
-        if step.algorithm is Algorithm.SP_D:
+        if not step.algorithm.at_source:
             site = plan.query.ref(step.alias).stream.site
         hops.append(Hop(step.alias, step.algorithm, site))
     return tuple(hops)
 
 
 def describe(plan: Plan) -> str:
-    """The plan in words, one line per head, the same text for equal plans."""
-    return "\n".join(_describe_head(plan, head) for head in plan.query.aliases)
+    """The plan in words, one line per head and one for the policy, the same text for equal plans."""
+    lines = [_describe_head(plan, head) for head in plan.query.aliases]
+    return "\n".join([*lines, f"policy {policy_text(plan.policy)}"])
 
 
 def plan_dict(plan: Plan) -> dict[str, object]:
@@ -92,13 +143,9 @@ def plan_dict(plan: Plan) -> dict[str, object]:
     return {
         "query": plan.query.text,
         "sink": plan.sink,
+        "policy": _policy_dict(plan.policy),
         "streams": [
-            {
-                "alias": ref.alias,
-                "stream": ref.stream.name,
-                "site": ref.stream.site,
-                "window_us": ref.window.length_us,
-            }
+            {"alias": ref.alias, "stream": ref.stream.name, "site": ref.stream.site, **_window_dict(ref.window)}
             for ref in plan.query.streams
         ],
         "sequences": [
@@ -150,15 +197,25 @@ def _is_linked(query: JoinQuery, alias: str, joined: tuple[str, ...]) -> bool:
     return any(edge.joins(alias, joined) for edge in query.edges)
 
 
+def _policy_dict(policy: Policy) -> dict[str, object]:
+    """Without a delta under ``frontier``, or when it is yet to be measured."""
+    return {"name": policy.name.value} | ({} if policy.delta_us is None else {"delta_us": policy.delta_us})
+
+
+def _window_dict(window: Window) -> dict[str, object]:
+    return {"window_us": window.length_us} if isinstance(window, RangeWindow) else {"window_rows": window.count}
+
+
 def _describe_head(plan: Plan, head: str) -> str:
+    """A walk looks into every window but its head's own."""
     parts = [_describe_stream(plan.query.ref(head))]
-    parts += [
-        f"{_describe_stream(plan.query.ref(hop.alias))} by {hop.algorithm.value}, joined at {hop.site}"
-        for hop in route(plan, head)
-    ]
+    for hop in route(plan, head):
+        ref = plan.query.ref(hop.alias)
+        stream = _describe_stream(ref, window_text(ref.window))
+        parts.append(f"{stream} by {hop.algorithm.value}, joined at {hop.site}")
     return f"{' -> '.join(parts)}, rows to {plan.sink}"
 
 
-def _describe_stream(ref: StreamRef) -> str:
-    name = ref.stream.name if ref.alias == ref.stream.name else f"{ref.stream.name} {ref.alias}"
-    return f"{name} @{ref.stream.site}"
+def _describe_stream(ref: StreamRef, window: str = "") -> str:
+    names = [ref.stream.name] if ref.alias == ref.stream.name else [ref.stream.name, ref.alias]
+    return " ".join([*names, *([window] if window else []), f"@{ref.stream.site}"])

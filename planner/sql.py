@@ -21,8 +21,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner import keys
 from planner.errors import QueryError
-from planner.model import ColumnRef, Edge, JoinQuery, OutputColumn, RangeWindow, StreamInfo, StreamRef
-from planner.sql_text import WINDOW_FORM, QueryText, is_window, lex, quote, range_window
+from planner.model import ColumnRef, Edge, JoinQuery, OutputColumn, StreamInfo, StreamRef, Window
+from planner.sql_text import WINDOW_FORM, QueryText, is_window, lex, quote, window_of
 
 _FORM = "SELECT columns FROM stream [RANGE 10 SECONDS] AS a JOIN stream [RANGE 10 SECONDS] AS b ON a.key = b.key"
 _NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*")
@@ -303,11 +303,11 @@ def _check_alias_is_new(source: QueryText, table: exp.Table, alias: str, refs: l
         raise source.error(f"two streams are named {quote(alias)}: required a different alias for each, with AS", at)
 
 
-def _window(source: QueryText, table: exp.Table, name: str, alias: str) -> tuple[RangeWindow, int]:
+def _window(source: QueryText, table: exp.Table, name: str, alias: str) -> tuple[Window, int]:
     """The window of a stream and the offset of its bracket."""
     bracket = source.bracket_after(int(table.this.meta["end"]))
     if bracket is not None:
-        return range_window(source, bracket), bracket.start
+        return window_of(source, bracket), bracket.start
     example = f"{name} {WINDOW_FORM} AS {alias}"
     given = table.args.get("alias")
     misplaced = None if given is None else source.bracket_after(int(given.this.meta["end"]))

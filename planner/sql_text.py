@@ -1,6 +1,6 @@
 """The text of a query: its tokens, its windows in brackets, and errors that point into it.
 
-SQL has no ``[RANGE ...]`` after a table name, so the brackets are cut out of the
+SQL has no ``[RANGE ...]`` or ``[ROWS ...]`` after a table name, so the brackets are cut out of the
 token list before the SQL parser sees it. Tokens keep their offsets into the
 user's text, so every later error can still point at what the user wrote.
 """
@@ -15,30 +15,20 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
+from planner.durations import DAYS_MAX, DURATION_US_MAX, NUMBER, NUMBER_CHARACTERS_MAX, UNIT_NAMES, UNITS_US
 from planner.errors import QueryError
-from planner.model import RangeWindow
+from planner.model import RangeWindow, RowsWindow, Window
 
 # Limits far above any real query. The parser's time is exponential in nesting (2**12 is already a
 # quarter of a second), so a short hostile text could otherwise stop a daemon.
 MAX_CHARACTERS = 65_536
 MAX_NESTING = 8
 
-DAY_US = 86_400_000_000
-MAX_WINDOW_DAYS = 100_000
+ROWS_MAX = 2**40
 WINDOW_FORM = "[RANGE 10 SECONDS]"
-UNIT_NAMES = "MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS or WEEKS"
-_UNITS_US = {
-    **dict.fromkeys(("MICROSECOND", "MICROSECONDS", "US"), 1),
-    **dict.fromkeys(("MILLISECOND", "MILLISECONDS", "MS"), 1_000),
-    **dict.fromkeys(("SECOND", "SECONDS", "S"), 1_000_000),
-    **dict.fromkeys(("MINUTE", "MINUTES", "MIN"), 60_000_000),
-    **dict.fromkeys(("HOUR", "HOURS", "H"), 3_600_000_000),
-    **dict.fromkeys(("DAY", "DAYS", "D"), DAY_US),
-    **dict.fromkeys(("WEEK", "WEEKS"), 7 * DAY_US),
-}
-_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
-_MAX_NUMBER_CHARACTERS = 30
+WINDOW_FORMS = f"{WINDOW_FORM} or [ROWS 100]"
 
+_DIGITS = re.compile("[0-9]+")
 _EXCERPT = 100
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -183,7 +173,7 @@ def _cut_brackets(text: str, tokens: list[Token]) -> QueryText:
             body.append(token)
         end = token.end
     if opened is not None:
-        raise error_at(text, f"the bracket that opens here is not closed: required {WINDOW_FORM}", opened.start)
+        raise error_at(text, f"the bracket that opens here is not closed: required {WINDOW_FORMS}", opened.start)
     if not kept:
         raise error_at(
             text, "a window without a query: required SELECT ... FROM ... JOIN ... ON ...", brackets[0].start
@@ -196,29 +186,31 @@ def is_window(bracket: Bracket) -> bool:
     return bool(bracket.body) and bracket.body[0].text.upper() in ("RANGE", "ROWS")
 
 
-def range_window(source: QueryText, bracket: Bracket) -> RangeWindow:
+def window_of(source: QueryText, bracket: Bracket) -> Window:
     """The window that a bracket after a stream's name says."""
-    words = [source.written(token) for token in bracket.body]
-    if words and words[0].upper() == "ROWS":
-        raise source.error(
-            f"count windows [ROWS n] are not supported yet: required a time window such as {WINDOW_FORM}",
-            bracket.body[0].start,
-        )
-    if len(words) < 3 or words[0].upper() != "RANGE":
-        raise source.error(f"cannot read this window: required [RANGE n unit] such as {WINDOW_FORM}", bracket.start)
-    first, last = bracket.body[1], bracket.body[-2]
+    words = [source.written(token).upper() for token in bracket.body]
+    if len(words) >= 3 and words[0] == "RANGE":
+        return _range_window(source, bracket)
+    if len(words) >= 2 and words[0] == "ROWS":
+        return _rows_window(source, bracket)
+    message = f"cannot read this window: required [RANGE n unit] or [ROWS n], such as {WINDOW_FORMS}"
+    raise source.error(message, bracket.start)
+
+
+def _range_window(source: QueryText, bracket: Bracket) -> RangeWindow:
+    first, last, unit = bracket.body[1], bracket.body[-2], bracket.body[-1]
     amount = _amount(source, source.text[first.start : last.end + 1], first.start)
-    unit_us = _UNITS_US.get(words[-1].upper())
+    unit_us = UNITS_US.get(source.written(unit).upper())
     if unit_us is None:
-        unit = bracket.body[-1]
-        raise source.error(f"unknown unit of time {quote(words[-1])}: required {UNIT_NAMES}", unit.start)
+        message = f"unknown unit of time {quote(source.written(unit))}: required {UNIT_NAMES}"
+        raise source.error(message, unit.start)
     return RangeWindow(_whole_us(source, amount * unit_us, first.start))
 
 
 def _amount(source: QueryText, number: str, at: int) -> Fraction:
     if number.startswith("-"):
         raise source.error(f"a window cannot be negative: required zero or more, got {quote(number)}", at)
-    if len(number) > _MAX_NUMBER_CHARACTERS or not _NUMBER.fullmatch(number):
+    if len(number) > NUMBER_CHARACTERS_MAX or not NUMBER.fullmatch(number):
         raise source.error(
             f"cannot read the window's length: required a number such as 10 or 0.5, got {quote(number)}", at
         )
@@ -226,8 +218,22 @@ def _amount(source: QueryText, number: str, at: int) -> Fraction:
 
 
 def _whole_us(source: QueryText, length: Fraction, at: int) -> int:
-    if length > MAX_WINDOW_DAYS * DAY_US:
-        raise source.error(f"the window is too long: required at most {MAX_WINDOW_DAYS} days", at)
+    if length > DURATION_US_MAX:
+        raise source.error(f"the window is too long: required at most {DAYS_MAX} days", at)
     if length.denominator != 1:
         raise source.error("the window is too fine: required a whole number of microseconds", at)
     return length.numerator
+
+
+def _rows_window(source: QueryText, bracket: Bracket) -> RowsWindow:
+    first, last = bracket.body[1], bracket.body[-1]
+    written = source.text[first.start : last.end + 1]
+    # Leading zeros mean nothing, so they neither make a number too long nor a zero acceptable.
+    digits = written.lstrip("0")
+    if not _DIGITS.fullmatch(digits):
+        message = f"a window holds a whole number of tuples: required 1 or more, got {quote(written)}"
+        raise source.error(message, first.start)
+    if len(digits) > NUMBER_CHARACTERS_MAX or int(digits) > ROWS_MAX:
+        message = f"the window is too long: required at most {ROWS_MAX} tuples, got {quote(written)}"
+        raise source.error(message, first.start)
+    return RowsWindow(int(digits))

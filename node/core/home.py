@@ -7,6 +7,7 @@ serve it from that tick on. If one refuses, none starts.
 
 from __future__ import annotations
 
+from node.core.delta import delta_us
 from node.core.effects import QueryState
 from node.core.messages import Prepare, Prepared, Start
 from node.core.sink import Sink
@@ -26,6 +27,7 @@ class HomeQuery:
         self._waiting = list(plan.sites)
         self._frontier = TICK_MIN
         self._origins: list[int] = []
+        self._rtt_us: dict[tuple[str, str], int] = {}
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
@@ -36,7 +38,8 @@ class HomeQuery:
         """What every site is asked."""
         query = self.plan.query
         streams = {ref.stream.name: ref.stream for ref in query.streams}
-        return Prepare(self.query_id, query.text, self.plan.sink, self.plan.sequences, tuple(streams.values()))
+        plan = self.plan
+        return Prepare(self.query_id, query.text, plan.sink, plan.sequences, tuple(streams.values()), plan.policy)
 
     def prepared(self, site: str, answer: Prepared) -> Start | None:
         """A site is ready; the message for all of them once it was the last."""
@@ -46,13 +49,14 @@ class HomeQuery:
         self._frontier = max(self._frontier, answer.frontier)
         if answer.origin_ms is not None:
             self._origins.append(answer.origin_ms)
+        self._rtt_us |= {(site, peer): rtt for peer, rtt in answer.rtt_us}
         if self._waiting:
             return None
         self.state = QueryState.RUNNING
         self.sink = Sink(self.plan.query.aliases, self._frontier)
         if self._frontier == TICK_END:
             self.reason = "a stream of the query had ended before, so there is nothing to join"
-        return Start(self.query_id, self._frontier, min(self._origins, default=None))
+        return Start(self.query_id, self._frontier, min(self._origins, default=None), delta_us(self.plan, self._rtt_us))
 
     def end(self, state: QueryState, reason: str) -> None:
         self.state = state

@@ -203,3 +203,8 @@ Message = (
     | Rows
     | Done
 )
+
+
+def payload_bytes(message: Message) -> int:
+    """How much data a message carries; the rest of it is small."""
+    return sum(len(value) for name in message.__slots__ if isinstance(value := getattr(message, name), bytes))

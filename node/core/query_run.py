@@ -1,80 +1,96 @@
 """What one site does for one query.
 
-Each batch of a local stream (1) goes into the copies of its window, here and,
-for SP-S, at other sites, and (2) starts a walk. A walk that reaches a step
-whose join is elsewhere (SP-D) moves there; one that has no rows left, or no
-steps left, is reported to the sink. Walks never wait for one another: a walk
-that is ahead of a window is parked at that window, and the next one goes on.
+Each batch of a local stream (1) goes into its window and to the copies of it at other sites, and
+(2) starts a walk. A walk is given to the half of the algorithm that does its next step; when it
+has no rows or no steps left it is reported to the sink. Here the parts are wired and messages find
+their part; what an algorithm does is in ``algorithms``, what a copy is in ``replicas``.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import assert_never
 
+import numpy as np
 import pyarrow as pa
 
+from node.core.algorithms import sm_d2, sm_s1
+from node.core.algorithms.probe import LocalProbe
+from node.core.backlog import Backlog
+from node.core.desk import Shipment, Then
 from node.core.effects import Effect, RunOp, Send
-from node.core.engine import TS, Append, CloseWindow, Expire, Op, OpenWindow, Probe
+from node.core.engine import TS, Op, Question
 from node.core.errors import PeerProtocolError, QueryFailedError
+from node.core.gate import DeltaGate, FrontierGate, Gate
+from node.core.keycodes import usable
 from node.core.limits import Limits
-from node.core.messages import Carry, Rows, Sync
+from node.core.messages import (
+    AskMatches,
+    Carry,
+    Fetch,
+    Fetched,
+    KeyAnswer,
+    ReplicaSync,
+    Rows,
+    Sync,
+    TupleAnswer,
+    payload_bytes,
+)
+from node.core.parts import Parts
+from node.core.payload import take_batch
+from node.core.replicas.keys import KeysHolder
+from node.core.replicas.mixed import MixedHolder, MixedOwner
+from node.core.replicas.reduced import ReducedHolder
 from node.core.rows import decode_rows, empty_batch, encode_rows, encoded_size
 from node.core.sealer import Batch
+from node.core.status import ProbeCounts, ReplicaStatus
 from node.core.ticks import TICK_END, TICK_MIN, Span, tick_start
 from node.core.view import View, view_schema
-from node.core.walk import Shape, StepShape, Walk, shape_of
+from node.core.walk import Shape, Walk, shape_of
 from node.core.window import WindowState
-from planner.model import Plan
+from planner.model import Plan, PolicyName
 
 
 class ShipmentTooLargeError(QueryFailedError):
     """A batch, or what became of it, is more than a link takes in one message."""
 
 
-@dataclass
-class Backlog:
-    """Batches of one local stream that are sealed and not done: what look-ahead is measured by."""
-
-    batches: deque[tuple[int, int]]
-    nbytes: int = 0
-
-    def add(self, end: int, nbytes: int) -> None:
-        self.batches.append((end, nbytes))
-        self.nbytes += nbytes
-
-    def done(self, frontier: int) -> None:
-        while self.batches and self.batches[0][0] <= frontier:
-            self.nbytes -= self.batches.popleft()[1]
-
-
 class QueryRun:
-    """A query at a site that takes part in it."""
+    """A query at a site that takes part in it. To its parts it is their desk."""
 
     def __init__(
-        self, query_id: str, plan: Plan, site: str, tau_ms: int, limits: Limits, next_op: Callable[[], int]
+        self,
+        query_id: str,
+        plan: Plan,
+        site: str,
+        tau_ms: int,
+        limits: Limits,
+        next_op: Callable[[], int],
+        now_us: Callable[[], int],
     ) -> None:
         self.query_id = query_id
         self.plan = plan
         self.started = False
         self.shape: Shape = shape_of(plan)
+        self.gate: Gate = FrontierGate()
         self._site = site
         self._tau_ms = tau_ms
-        self._limits = limits
         self._tau = tau_ms * plan.query.unit
+        self._limits = limits
         self._next_op = next_op
+        self._now_us = now_us
         self._views: dict[str, View] = {}
+        self._parts: Parts | None = None
         self._early: list[tuple[str, Batch, int]] = []
-        self._early_messages: list[Sync | Carry] = []
-        self._windows: dict[str, WindowState[Walk]] = {}
-        self._probing: dict[int, Walk] = {}
+        self._early_messages: list[Shipment] = []
+        self._asked: dict[int, Then] = {}
         self._done: dict[str, int] = {}
         self._out: list[Effect] = []
         self._first_tick = TICK_MIN
         #: Walks that ended here, at the sink: nothing to send.
         self.finished: list[Walk] = []
-        self.backlogs = {alias: Backlog(deque()) for alias in self.local_aliases}
+        self.backlogs = {alias: Backlog() for alias in self.local_aliases}
         #: What shipping every tuple of the local streams to the sink would have cost, in encoded bytes.
         self.ship_all_bytes = dict.fromkeys(self.local_aliases, 0)
         self.rows_in = dict.fromkeys(self.local_aliases, 0)
@@ -84,8 +100,15 @@ class QueryRun:
         return tuple(ref.alias for ref in self.plan.query.streams if ref.stream.site == self._site)
 
     @property
-    def window_states(self) -> tuple[WindowState[Walk], ...]:
-        return tuple(self._windows.values())
+    def window_states(self) -> tuple[WindowState, ...]:
+        return tuple(window.state for window in self._parts.windows) if self._parts else ()
+
+    def replica_statuses(self) -> list[ReplicaStatus]:
+        return self._parts.statuses() if self._parts else []
+
+    @property
+    def probe_counts(self) -> ProbeCounts:
+        return ProbeCounts(self.query_id, self.gate.delta_us, self.gate.early, self.gate.late)
 
     def take_effects(self) -> list[Effect]:
         """What has to be done since the last call."""
@@ -94,17 +117,19 @@ class QueryRun:
 
     # -- life ---------------------------------------------------------------------------------
 
-    def start(self, tick: int) -> None:
+    def start(self, tick: int, delta_us: int) -> None:
         """Begin with the tuples from ``tick`` on, those that were sealed since Prepare included."""
-        if self.started:
+        if self._parts is not None:
             raise PeerProtocolError(f"query {self.query_id} requires one start; got a second")
         self.started = True
+        query = self.plan.query
         self._first_tick = tick
-        self._done = dict.fromkeys(self.plan.query.aliases, tick)
+        self._done = dict.fromkeys(query.aliases, tick)
+        if self.plan.policy.name is PolicyName.DELTA:
+            self.gate = DeltaGate(delta_us, query.unit, self._now_us)
         for alias in self.local_aliases:
-            self._views[alias] = View(self.plan.query, alias, self._tau_ms, tick)
-        for step in self._local_steps():
-            self._open_window(step, tick)
+            self._views[alias] = View(query, alias, self._tau_ms, tick)
+        self._parts = Parts(self, query, self.shape, self._site, self._tau, tick)
         early, self._early = self._early, []
         for alias, batch, sealed_at_us in early:
             self.on_batch(alias, batch, sealed_at_us)
@@ -112,30 +137,17 @@ class QueryRun:
         for message in messages:
             self.on_shipment(message)
 
-    def _local_steps(self) -> list[StepShape]:
-        return [step for steps in self.shape.steps.values() for step in steps if step.hop.site == self._site]
-
-    def _open_window(self, step: StepShape, tick: int) -> None:
-        if step.window_name in self._windows:
-            return
-        query, alias = self.plan.query, step.hop.alias
-        window_id = f"{self.query_id}/{step.window_name}"
-        length = query.ref(alias).window.length(query.unit)
-        self._windows[step.window_name] = WindowState(window_id, alias, self._tau, length, tick)
-        self._run(OpenWindow(window_id, view_schema(query, alias), step.window_keys))
-
     def close(self) -> None:
         """Forget everything the engine holds for the query."""
-        for window in self._windows.values():
-            self._run(CloseWindow(window.window_id))
-        self._windows.clear()
-        self._probing.clear()
+        self._asked.clear()
+        for window in self._parts.windows if self._parts else ():
+            window.close()
 
     # -- batches ------------------------------------------------------------------------------
 
     def on_batch(self, alias: str, batch: Batch, now_us: int) -> None:
         """A local stream sealed a batch."""
-        if not self.started:
+        if self._parts is None:
             self._early.append((alias, batch, now_us))
             return
         if batch.span.end <= self._first_tick:
@@ -143,10 +155,13 @@ class QueryRun:
         span = Span(max(batch.span.first, self._first_tick), batch.span.end)
         rows = self._views[alias].rows(batch)
         self._count(alias, span, rows)
-        self._feed_windows(alias, span, rows)
-        for site in self._copy_sites(alias):
-            self._send(site, Sync(self.query_id, alias, span, encode_rows(rows)))
-        self._advance(Walk(alias, span, now_us, 0, rows))
+        for owned in self._parts.owned.values():
+            if owned.window.state.alias == alias:
+                owned.on_batch(span, rows)
+        for number, full_owner in self._parts.full_owners.items():
+            if self.shape.replicas[number].alias == alias:
+                full_owner.on_batch(span, rows)
+        self.advance(Walk(alias, span, now_us, 0, rows))
 
     def _count(self, alias: str, span: Span, rows: pa.RecordBatch) -> None:
         self.backlogs[alias].add(span.end, rows.nbytes)
@@ -154,97 +169,104 @@ class QueryRun:
         if self._site != self.plan.sink:
             self.ship_all_bytes[alias] += encoded_size(rows)
 
-    def _copy_sites(self, alias: str) -> tuple[str, ...]:
-        """Other sites that keep a full copy of this stream's window."""
-        steps = (step for steps in self.shape.steps.values() for step in steps)
-        return tuple(
-            sorted({step.hop.site for step in steps if step.hop.alias == alias and step.hop.site != self._site})
-        )
-
-    def _feed_windows(self, alias: str, span: Span, rows: pa.RecordBatch) -> None:
-        for window in [window for window in self._windows.values() if window.alias == alias]:
-            window.sealed(span)
-            if rows.num_rows:
-                self._run(Append(window.window_id, rows))
-            for walk in window.release():
-                self._probe(walk)
+    def on_clock(self) -> None:
+        """Time passed."""
+        self.gate.on_clock()
 
     # -- walks --------------------------------------------------------------------------------
 
-    def _advance(self, walk: Walk) -> None:
-        steps = self.shape.steps[walk.head]
+    def advance(self, walk: Walk) -> None:
+        """Give a walk to its next step, or to the sink."""
+        parts, steps = self._parts, self.shape.steps[walk.head]
+        assert parts is not None
+        if walk.rows.num_rows and walk.step < len(steps):
+            walk = _matchable(walk, steps[walk.step].keys_of(walk.rows))
         if walk.rows.num_rows == 0 or walk.step == len(steps):
             self._finish(walk)
-            return
-        site = steps[walk.step].hop.site
-        if site == self._site:
-            self._arrive(walk)
         else:
-            rows = encode_rows(walk.rows)
-            self._send(site, Carry(self.query_id, walk.head, walk.span, walk.step, walk.sealed_at_us, rows))
-
-    def _arrive(self, walk: Walk) -> None:
-        window = self._windows[self._step(walk).window_name]
-        newest_ts = walk.newest_ts
-        if window.covers(newest_ts):
-            self._probe(walk)
-        else:
-            window.park(newest_ts, walk)
-
-    def _step(self, walk: Walk) -> StepShape:
-        return self.shape.steps[walk.head][walk.step]
-
-    def _probe(self, walk: Walk) -> None:
-        step = self._step(walk)
-        window = self._windows[step.window_name]
-        probe = Probe(window.window_id, walk.rows, step.carry_keys, window.length, step.include_ties)
-        self._probing[self._run(probe)] = walk
-
-    def on_probe_finished(self, op_id: int, rows: pa.RecordBatch) -> None:
-        """The engine answered; a probe of a query that was dropped meanwhile is nobody's."""
-        walk = self._probing.pop(op_id, None)
-        if walk is not None:
-            self._advance(walk.joined(rows))
+            parts.sources[walk.head, walk.step].arrive(walk)
 
     def _finish(self, walk: Walk) -> None:
         rows = self.shape.output(walk.rows) if walk.rows.num_rows else empty_batch(self.shape.output_schema)
         if self.plan.sink == self._site:
             self.finished.append(replace(walk, rows=rows))
         else:
-            message = Rows(self.query_id, walk.head, walk.span, walk.sealed_at_us, encode_rows(rows))
-            self._send(self.plan.sink, message)
+            self.send(self.plan.sink, Rows(self.query_id, walk.head, walk.span, walk.sealed_at_us, encode_rows(rows)))
+
+    def on_answer(self, op_id: int, rows: pa.RecordBatch) -> None:
+        """The engine answered."""
+        then = self._asked.pop(op_id, None)
+        if then is not None:
+            then(rows)
 
     # -- messages -----------------------------------------------------------------------------
 
-    def on_shipment(self, message: Sync | Carry) -> None:
-        """Tuples from another site. It may have heard of the start before us: then they wait."""
-        if not self.started:
+    def on_shipment(self, message: Shipment) -> None:
+        """Something from another site. It may have heard of the start before us: then it waits."""
+        if self._parts is None:
             self._early_messages.append(message)
-        elif isinstance(message, Sync):
-            self._on_sync(message)
-        else:
-            self._on_carry(message)
+            return
+        match message:
+            case Sync():
+                self._on_sync(self._parts, message)
+            case Carry():
+                self._on_carry(self._parts, message)
+            case AskMatches() | KeyAnswer() | TupleAnswer():
+                self._on_step_message(self._parts, message)
+            case ReplicaSync() | Fetch() | Fetched():
+                self._on_replica_message(self._parts, message)
+            case _:
+                assert_never(message)
 
-    def _on_sync(self, message: Sync) -> None:
+    def _on_sync(self, parts: Parts, message: Sync) -> None:
         """A batch for a copy of another site's window."""
-        if message.alias not in [window.alias for window in self._windows.values()]:
+        holder = next((half for half in parts.full_holders if half.alias == message.alias), None)
+        if holder is None:
             raise PeerProtocolError(f"query {self.query_id} requires no copy of {message.alias!r} here; got one")
         rows = decode_rows(message.rows, view_schema(self.plan.query, message.alias))
         self._check_times(rows, message.span, ascending=True)
-        self._feed_windows(message.alias, message.span, rows)
+        holder.on_sync(message.span, rows)
 
-    def _on_carry(self, message: Carry) -> None:
+    def _on_carry(self, parts: Parts, message: Carry) -> None:
         """A walk of another site's head comes here for its next step."""
-        steps = self.shape.steps.get(message.head, ())
-        if not 0 <= message.step < len(steps) or steps[message.step].hop.site != self._site:
-            raise PeerProtocolError(
-                f"query {self.query_id} requires a step that is done here; got {message.head!r} step {message.step}"
-            )
-        rows = decode_rows(message.rows, steps[message.step].carry_schema)
+        half = parts.destinations.get((message.head, message.step))
+        if not isinstance(half, LocalProbe | sm_d2.Destination):
+            raise self._misplaced(message)
+        rows = decode_rows(message.rows, self.shape.steps[message.head][message.step].carry_schema)
         if rows.num_rows == 0:
             raise PeerProtocolError(f"query {self.query_id} requires a carry with rows; got none from {message.head!r}")
         self._check_times(rows, message.span, ascending=False)
-        self._arrive(Walk(message.head, message.span, message.sealed_at_us, message.step, rows))
+        half.arrive(Walk(message.head, message.span, message.sealed_at_us, message.step, rows))
+
+    def _on_step_message(self, parts: Parts, message: AskMatches | KeyAnswer | TupleAnswer) -> None:
+        place = (message.head, message.step)
+        source, destination = parts.sources.get(place), parts.destinations.get(place)
+        if isinstance(message, AskMatches) and isinstance(destination, sm_s1.Destination | sm_d2.Destination):
+            times = pa.array([message.low_ts, message.high_ts])
+            self._check_times(pa.record_batch([times], names=[TS]), message.span, ascending=True)
+            destination.on_ask(message)
+        elif isinstance(message, KeyAnswer) and isinstance(source, sm_d2.Source):
+            source.on_matches(message)
+        elif isinstance(message, TupleAnswer) and isinstance(source, sm_s1.Source):
+            source.on_tuples(message)
+        else:
+            raise self._misplaced(message)
+
+    def _misplaced(self, message: Carry | AskMatches | KeyAnswer | TupleAnswer) -> PeerProtocolError:
+        what = f"{type(message).__name__} for {message.head!r} step {message.step}"
+        return PeerProtocolError(f"query {self.query_id} requires a step that is done here; got {what}")
+
+    def _on_replica_message(self, parts: Parts, message: ReplicaSync | Fetch | Fetched) -> None:
+        holder, owner = parts.holders.get(message.replica), parts.owners.get(message.replica)
+        if isinstance(message, ReplicaSync) and isinstance(holder, ReducedHolder | KeysHolder | MixedHolder):
+            holder.on_sync(message)
+        elif isinstance(message, Fetch) and isinstance(owner, MixedOwner):
+            owner.on_fetch(message)
+        elif isinstance(message, Fetched) and isinstance(holder, MixedHolder):
+            holder.on_fetched(message)
+        else:
+            what = f"{type(message).__name__} for replica {message.replica}"
+            raise PeerProtocolError(f"query {self.query_id} requires a replica that is here; got {what}")
 
     def _check_times(self, rows: pa.RecordBatch, span: Span, ascending: bool) -> None:
         """Rows of a batch have times in its ticks; a window relies on it, and on their order."""
@@ -277,28 +299,35 @@ class QueryRun:
             self._done[head] = tick
             if head in self.backlogs:
                 self.backlogs[head].done(tick)
-        for window in self._windows.values():
-            others = [tick for head, tick in self._done.items() if head != window.alias]
-            before = window.expire_before(min(others, default=TICK_MIN))
-            if before is not None:
-                self._run(Expire(window.window_id, before))
+        if self._parts is not None:
+            self._parts.on_done(self._done)
 
     @property
     def complete(self) -> bool:
         """Whether the sink is done with every head for good."""
         return self.started and all(tick == TICK_END for tick in self._done.values())
 
-    # -- effects ------------------------------------------------------------------------------
+    # -- the desk -----------------------------------------------------------------------------
 
-    def _run(self, op: Op) -> int:
+    def run(self, op: Op) -> None:
+        self._out.append(RunOp(self._next_op(), self.query_id, op))
+
+    def ask(self, question: Question, then: Then) -> None:
         op_id = self._next_op()
-        self._out.append(RunOp(op_id, self.query_id, op))
-        return op_id
+        self._asked[op_id] = then
+        self._out.append(RunOp(op_id, self.query_id, question))
 
-    def _send(self, peer: str, message: Sync | Carry | Rows) -> None:
-        if len(message.rows) > self._limits.shipment_bytes_max:
+    def send(self, peer: str, message: Shipment | Rows) -> None:
+        size = payload_bytes(message)
+        if size > self._limits.shipment_bytes_max:
             raise ShipmentTooLargeError(
-                f"{type(message).__name__} of ticks {message.span} requires at most {self._limits.shipment_bytes_max} "
-                f"bytes; got {len(message.rows)}: a smaller tau or window makes smaller batches"
+                f"{type(message).__name__} requires at most {self._limits.shipment_bytes_max} bytes; got {size}: "
+                f"a smaller tau or window makes smaller batches"
             )
         self._out.append(Send(peer, message))
+
+
+def _matchable(walk: Walk, keys: list[pa.Array]) -> Walk:
+    """The walk without the rows that have a null in a key: null equals nothing."""
+    mask = usable(keys)
+    return walk if mask is None else walk.narrowed(take_batch(walk.rows, np.flatnonzero(mask)))

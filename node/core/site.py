@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import assert_never
 
+from node.core.desk import Shipment
 from node.core.effects import (
     BlamePeer,
     Effect,
@@ -21,12 +22,14 @@ from node.core.effects import (
     SetAside,
     StoreRows,
 )
-from node.core.engine import Probe
+from node.core.engine import Find, Probe
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.events import (
+    ClockAdvanced,
     DropRequested,
     EngineFailed,
     Event,
+    LinkMeasured,
     MessageReceived,
     PeerGreeted,
     PeerStateLost,
@@ -39,8 +42,27 @@ from node.core.events import (
 )
 from node.core.home import HomeQuery
 from node.core.limits import Limits
-from node.core.messages import Carry, Done, Drop, Failed, Message, Prepare, Prepared, Refused, Rows, Start, Sync
+from node.core.messages import (
+    AskMatches,
+    Carry,
+    Done,
+    Drop,
+    Failed,
+    Fetch,
+    Fetched,
+    KeyAnswer,
+    Message,
+    Prepare,
+    Prepared,
+    Refused,
+    ReplicaSync,
+    Rows,
+    Start,
+    Sync,
+    TupleAnswer,
+)
 from node.core.query_run import QueryRun
+from node.core.status import ProbeCounts, ReplicaStatus
 from node.core.stream import LocalStream, StreamState
 from node.core.ticks import TICK_MIN
 from node.core.walk import Walk
@@ -79,8 +101,11 @@ class Site:
         self._done_news: dict[str, None] = {}
         self._now_us = 0
         self._op_count = 0
-        self._probing: dict[int, QueryRun] = {}
+        self._rtt_us: dict[str, int] = {}
+        self._asking: dict[int, QueryRun] = {}
         self._ended_counts: deque[ViewCount] = deque(maxlen=_ENDED_KEPT)
+        self._ended_probes: deque[ProbeCounts] = deque(maxlen=_ENDED_KEPT)
+        self._ended_replicas: deque[ReplicaStatus] = deque(maxlen=_ENDED_KEPT)
 
     @property
     def catalogue(self) -> Mapping[str, StreamInfo]:
@@ -91,6 +116,14 @@ class Site:
     def view_counts(self) -> list[ViewCount]:
         """What queries saw of the local streams, ended queries included."""
         return [*self._ended_counts, *(count for run in self.runs.values() for count in _counts(run))]
+
+    def probe_counts(self) -> list[ProbeCounts]:
+        """How policy delta fared here, ended queries included."""
+        return [*self._ended_probes, *(run.probe_counts for run in self.runs.values())]
+
+    def replica_statuses(self) -> list[ReplicaStatus]:
+        """Halves of replicas here, those of ended queries as they were at the end."""
+        return [*self._ended_replicas, *(status for run in self.runs.values() for status in run.replica_statuses())]
 
     def handle(self, events: Sequence[Event], now_us: int) -> list[Effect]:
         """Take what happened, in order; returns what to do, in order."""
@@ -103,7 +136,7 @@ class Site:
         out, self._out = self._out, []
         return out
 
-    def _handle(self, event: Event) -> None:  # noqa: C901 - a flat table reads best
+    def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912 - a flat table reads best
         match event:
             case RowsArrived():
                 self._on_rows_arrived(event)
@@ -125,6 +158,10 @@ class Site:
                 self._on_source_failed(event)
             case EngineFailed() | StoreFailed():
                 self._fail(event.query_id, event.reason)
+            case LinkMeasured():
+                self._rtt_us[event.peer] = event.rtt_us
+            case ClockAdvanced():
+                self._on_clock()
             case _:
                 assert_never(event)
 
@@ -194,12 +231,14 @@ class Site:
                 self._close_run(message.query_id)
             case Rows():
                 self._on_rows(message)
-            case Start() | Sync() | Carry() | Done():
+            case Sync() | Carry() | AskMatches() | KeyAnswer() | TupleAnswer() | ReplicaSync() | Fetch() | Fetched():
+                self._on_run_message(message)
+            case Start() | Done():
                 self._on_run_message(message)
             case _:
                 assert_never(message)
 
-    def _on_run_message(self, message: Start | Sync | Carry | Done) -> None:
+    def _on_run_message(self, message: Start | Done | Shipment) -> None:
         run = self.runs.get(message.query_id)
         if run is None:
             self._ignore(IgnoreReason.UNKNOWN_QUERY, message)
@@ -208,10 +247,10 @@ class Site:
             match message:
                 case Start():
                     self._start_run(run, message)
-                case Sync() | Carry():
-                    run.on_shipment(message)
                 case Done():
                     run.on_done(message.frontiers)
+                case _:
+                    run.on_shipment(message)
         if run.complete:
             self._close_run(run.query_id)
 
@@ -220,7 +259,7 @@ class Site:
             stream = self.streams[run.plan.query.ref(alias).stream.name]
             if not stream.started and message.origin_ms is not None:
                 stream.origin_ms = message.origin_ms
-        run.start(message.tick)
+        run.start(message.tick, message.delta_us)
 
     @contextmanager
     def _running(self, run: QueryRun) -> Iterator[None]:
@@ -233,23 +272,28 @@ class Site:
             self._drain(run)
 
     def _drain(self, run: QueryRun) -> None:
-        """Carry out what a run asks for; probes are remembered, so the answer finds its way back."""
+        """Carry out what a run asks for; questions are remembered, so the answer finds its way back."""
         for effect in run.take_effects():
             if isinstance(effect, Send):
                 self._send(effect.peer, effect.message)
                 continue
-            if isinstance(effect, RunOp) and isinstance(effect.op, Probe):
-                self._probing[effect.op_id] = run
+            if isinstance(effect, RunOp) and isinstance(effect.op, Probe | Find):
+                self._asking[effect.op_id] = run
             self._out.append(effect)
         finished, run.finished = run.finished, []
         for walk in finished:
             self._store(run.query_id, walk)
 
     def _on_probe_finished(self, event: ProbeFinished) -> None:
-        run = self._probing.pop(event.op_id, None)
+        run = self._asking.pop(event.op_id, None)
         if run is not None:
             with self._running(run):
-                run.on_probe_finished(event.op_id, event.rows)
+                run.on_answer(event.op_id, event.rows)
+
+    def _on_clock(self) -> None:
+        for run in list(self.runs.values()):
+            with self._running(run):
+                run.on_clock()
 
     def _ignore(self, reason: IgnoreReason, message: Message) -> None:
         self._out.append(NoteIgnored(reason, f"{type(message).__name__} of query {message.query_id}"))
@@ -264,7 +308,7 @@ class Site:
         except NarrowsError as error:
             self._send(peer, Refused(message.query_id, str(error)))
             return
-        run = QueryRun(message.query_id, plan, self.name, self._tau_ms, self._limits, self._next_op)
+        run = QueryRun(message.query_id, plan, self.name, self._tau_ms, self._limits, self._next_op, self._now)
         self.runs[message.query_id] = run
         streams = []
         for alias in run.local_aliases:
@@ -273,7 +317,8 @@ class Site:
             streams.append(stream)
         origins = [stream.origin_ms for stream in streams if not stream.started and stream.origin_ms is not None]
         frontier = max((stream.frontier for stream in streams), default=TICK_MIN)
-        self._send(peer, Prepared(message.query_id, frontier, min(origins, default=None)))
+        rtts = tuple((other, rtt) for other, rtt in sorted(self._rtt_us.items()) if other in plan.sites)
+        self._send(peer, Prepared(message.query_id, frontier, min(origins, default=None), rtts))
 
     def _plan_of(self, peer: str, message: Prepare) -> Plan:
         """Bind the query text against the streams that home named, once ours are as home thinks."""
@@ -289,7 +334,10 @@ class Site:
             if own.failed:
                 raise NarrowsError(f"stream {info.name} cannot be read: {own.failed}")
         query = parse_query(message.text, {info.name: info for info in message.streams})
-        return checked_plan(Plan(query, message.sink, message.sequences))
+        return checked_plan(Plan(query, message.sink, message.sequences, message.policy))
+
+    def _now(self) -> int:
+        return self._now_us
 
     def _next_op(self) -> int:
         self._op_count += 1
@@ -300,10 +348,12 @@ class Site:
         if run is None:
             return
         self._ended_counts.extend(_counts(run))
+        self._ended_probes.append(run.probe_counts)
+        self._ended_replicas.extend(run.replica_statuses())
         run.close()
         self._drain(run)
-        # After draining, which notes probes that were asked for in the same turn.
-        self._probing = {op_id: other for op_id, other in self._probing.items() if other is not run}
+        # After draining, which notes questions that were asked in the same turn.
+        self._asking = {op_id: other for op_id, other in self._asking.items() if other is not run}
         for stream in self.streams.values():
             stream.followers = [(alias, other) for alias, other in stream.followers if other is not run]
 

@@ -1,4 +1,4 @@
-"""A walk: one head batch on its way through its join sequence."""
+"""A walk: one head batch on its way through its join sequence; and the shape of that way, which needs no data."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from node.core.engine import TS, joined_schema
+from node.core.status import ReplicaKind
 from node.core.ticks import Span
 from node.core.view import view_schema
-from planner.model import JoinQuery, Plan
+from planner.model import Algorithm, JoinQuery, Plan
 from planner.plans import Hop, route
 
 
@@ -25,13 +26,43 @@ class Walk:
     rows: pa.RecordBatch
 
     @property
-    def newest_ts(self) -> int:
-        """Event time of the newest head row: every window it probes must be sealed beyond that."""
-        return pc.max(self.rows.column(TS)).as_py()  # type: ignore[no-any-return]
+    def times(self) -> tuple[int, int]:
+        """Event times of the oldest and the newest head row."""
+        ends = pc.min_max(self.rows.column(TS)).as_py()
+        return ends["min"], ends["max"]
+
+    @property
+    def name(self) -> tuple[int, int]:
+        """Which walk of its head, and at which step."""
+        return self.span.first, self.step
 
     def joined(self, rows: pa.RecordBatch) -> Walk:
         """The walk after its next step gave ``rows``."""
         return replace(self, step=self.step + 1, rows=rows)
+
+    def narrowed(self, rows: pa.RecordBatch) -> Walk:
+        """The walk without the rows that cannot match, before its next step."""
+        return replace(self, rows=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaShape:
+    """A copy of a window at another site. Both ends number a query's replicas alike.
+
+    ``keys`` are the columns by which it is known which keys it has; a full copy needs none, and is
+    one however many windows with different keys are fed from it.
+    """
+
+    number: int
+    kind: ReplicaKind
+    alias: str
+    keys: tuple[str, ...]
+    owner: str
+    holder: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}:{self.alias}({','.join(self.keys)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +70,15 @@ class StepShape:
     """Everything about one step that does not depend on data."""
 
     hop: Hop
+    #: Where the carry is before the step, and where the stream is. The join is at one of the two.
+    source: str
+    owner: str
     #: Carry columns, and the window's columns they must equal.
     carry_keys: tuple[str, ...]
     window_keys: tuple[str, ...]
-    #: The carry before this step.
+    #: The carry before this step, and the window's tuples.
     carry_schema: pa.Schema
+    window_schema: pa.Schema
     #: The window's tuples with the head's own event time count as before the head.
     include_ties: bool
 
@@ -52,15 +87,50 @@ class StepShape:
         """Steps that probe the same tuples by the same keys share one window."""
         return f"{self.hop.alias}({','.join(self.window_keys)})"
 
+    @property
+    def remote(self) -> bool:
+        """Whether two sites are involved: if not, every algorithm is a local probe."""
+        return self.source != self.owner
+
+    def by(self, *algorithms: Algorithm) -> bool:
+        """Whether this is a step between sites by one of these algorithms."""
+        return self.remote and self.hop.algorithm in algorithms
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """The carry's key columns, as they travel."""
+        return pa.schema([self.carry_schema.field(name) for name in self.carry_keys])
+
+    def keys_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        return [rows.column(name) for name in self.carry_keys]
+
+
+_REPLICAS = {
+    Algorithm.SP_S: ReplicaKind.FULL,
+    Algorithm.SM_S1: ReplicaKind.REDUCED,
+    Algorithm.SM_S2: ReplicaKind.MIXED,
+    Algorithm.SM_D1: ReplicaKind.KEYS,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The steps of every head, and what a finished walk becomes."""
+    """The steps of every head, the replicas they need, and what a finished walk becomes."""
 
     steps: dict[str, tuple[StepShape, ...]]
+    replicas: tuple[ReplicaShape, ...]
     final_schemas: dict[str, pa.Schema]
     output_schema: pa.Schema
     _output_sources: tuple[str, ...]
+
+    @property
+    def all_steps(self) -> tuple[tuple[str, int, StepShape], ...]:
+        """Every step with its head and its number."""
+        return tuple((head, number, step) for head, steps in self.steps.items() for number, step in enumerate(steps))
+
+    def replica_of(self, step: StepShape) -> ReplicaShape:
+        """The replica that a step between sites by SP-S, SM-S1, SM-S2 or SM-D1 uses."""
+        return next(replica for replica in self.replicas if _uses(step, replica))
 
     def output(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Result rows from a carry that went through all steps."""
@@ -75,20 +145,23 @@ def shape_of(plan: Plan) -> Shape:
     for head in plan.query.aliases:
         steps[head], finals[head] = _head_steps(plan, head)
     sources = tuple(str(output.source) for output in plan.query.outputs)
-    return Shape(steps, finals, plan.query.output_schema(), sources)
+    return Shape(steps, _replicas(steps), finals, plan.query.output_schema(), sources)
 
 
 def _head_steps(plan: Plan, head: str) -> tuple[tuple[StepShape, ...], pa.Schema]:
     query = plan.query
     joined: tuple[str, ...] = (head,)
     carry = view_schema(query, head)
+    source = query.ref(head).stream.site
     shapes = []
     for hop in route(plan, head):
         carry_keys, window_keys = _keys(query, hop.alias, joined)
         ties = query.position(hop.alias) < query.position(head)
-        shapes.append(StepShape(hop, carry_keys, window_keys, carry, ties))
-        carry = joined_schema(carry, view_schema(query, hop.alias))
+        owner, window = query.ref(hop.alias).stream.site, view_schema(query, hop.alias)
+        shapes.append(StepShape(hop, source, owner, carry_keys, window_keys, carry, window, ties))
+        carry = joined_schema(carry, window)
         joined = (*joined, hop.alias)
+        source = hop.site
     return tuple(shapes), carry
 
 
@@ -97,3 +170,19 @@ def _keys(query: JoinQuery, alias: str, joined: tuple[str, ...]) -> tuple[tuple[
     window = [edge.column_of(alias) for edge in edges]
     carry = [edge.right if edge.left == own else edge.left for edge, own in zip(edges, window, strict=True)]
     return tuple(map(str, carry)), tuple(map(str, window))
+
+
+def _replicas(steps: dict[str, tuple[StepShape, ...]]) -> tuple[ReplicaShape, ...]:
+    found: list[ReplicaShape] = []
+    for step in (step for of_head in steps.values() for step in of_head):
+        kind = _REPLICAS.get(step.hop.algorithm)
+        if kind is not None and step.remote and not any(_uses(step, replica) for replica in found):
+            keys = () if kind is ReplicaKind.FULL else step.window_keys
+            found.append(ReplicaShape(len(found), kind, step.hop.alias, keys, step.owner, step.source))
+    return tuple(found)
+
+
+def _uses(step: StepShape, replica: ReplicaShape) -> bool:
+    kind = _REPLICAS.get(step.hop.algorithm)
+    same_copy = (kind, step.hop.alias, step.source) == (replica.kind, replica.alias, replica.holder)
+    return step.remote and same_copy and (kind is ReplicaKind.FULL or step.window_keys == replica.keys)

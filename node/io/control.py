@@ -22,7 +22,7 @@ from node.io.runner import Runner
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
 from planner.errors import NarrowsError, QueryError
-from planner.plans import describe, forced_plan, parse_algorithm, plan_dict
+from planner.plans import describe, forced_plan, parse_algorithm, parse_policy, plan_dict
 from planner.sql import parse_query
 
 _INFO_EVERY_S = 0.25
@@ -84,7 +84,8 @@ class Control:
         site = self._runner.stack.site
         try:
             query = parse_query(request.text, site.catalogue)
-            plan = forced_plan(query, site.name, parse_algorithm(request.algorithm or "SP-D", query))
+            choice = parse_algorithm(request.algorithm or "SP-D", query)
+            plan = forced_plan(query, site.name, choice, parse_policy(request.policy or "frontier"))
             self._require_links(plan.sites)
         except NarrowsError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}{self._unreachable()}")
@@ -233,23 +234,48 @@ class Control:
         reply.links.extend(self._link_rows())
         for run in site.runs.values():
             for window in run.window_states:
+                window_id = window.window_id
                 status = pb.WindowStatus(
                     query_id=run.query_id,
-                    window=window.window_id,
+                    window=window_id,
                     alias=window.alias,
                     frontier=window.frontier,
                     waiting_walks=window.waiting,
                 )
-                status.rows, status.nbytes = self._window_size(window.window_id)
+                status.rows, status.nbytes = self._window_size(window_id)
                 reply.windows.append(status)
         reply.views.extend(
             pb.ViewStatus(query_id=view.query_id, alias=view.alias, rows=view.rows, ship_all_bytes=view.ship_all_bytes)
             for view in site.view_counts()
         )
+        reply.replicas.extend(self._replica_rows())
+        reply.probes.extend(
+            pb.ProbeStatus(query_id=counts.query_id, delta_us=counts.delta_us, early=counts.early, late=counts.late)
+            for counts in site.probe_counts()
+        )
         return reply
 
+    def _replica_rows(self) -> list[pb.ReplicaStatus]:
+        site = self._runner.stack.site
+        return [
+            pb.ReplicaStatus(
+                query_id=replica.query_id,
+                alias=replica.alias,
+                kind=replica.kind.value,
+                role=replica.role.value,
+                peer=replica.peer,
+                frontier=replica.frontier,
+                keys=replica.keys,
+                tuples=replica.tuples,
+                nbytes=replica.nbytes,
+                restarts=replica.restarts,
+                ended=replica.query_id not in site.runs,
+            )
+            for replica in site.replica_statuses()
+        ]
+
     def _window_size(self, window_id: str) -> tuple[int, int]:
-        """Rows and bytes of a window; nothing for one that the engine has not opened yet, or closed just now."""
+        """Rows and bytes of a window; nothing for one that the engine does not hold, or not yet, or no more."""
         try:
             return self._engine.rows(window_id), self._engine.nbytes(window_id)
         except ValueError:

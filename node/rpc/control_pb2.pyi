@@ -11,12 +11,14 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class IssueRequest(_message.Message):
-    __slots__ = ("text", "algorithm")
+    __slots__ = ("text", "algorithm", "policy")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
     text: str
     algorithm: str
-    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ...) -> None: ...
+    policy: str
+    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ...) -> None: ...
 
 class IssueReply(_message.Message):
     __slots__ = ("query_id", "schema", "plan_text", "plan_json")
@@ -97,7 +99,7 @@ class DropRequest(_message.Message):
     def __init__(self, query_id: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored")
+    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "replicas", "probes")
     class IgnoredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +118,8 @@ class StatusReply(_message.Message):
     VIEWS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     IGNORED_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    PROBES_FIELD_NUMBER: _ClassVar[int]
     site: str
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
@@ -127,7 +131,9 @@ class StatusReply(_message.Message):
     views: _containers.RepeatedCompositeFieldContainer[ViewStatus]
     uptime_seconds: float
     ignored: _containers.ScalarMap[str, int]
-    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    replicas: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
+    probes: _containers.RepeatedCompositeFieldContainer[ProbeStatus]
+    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
     __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason")
@@ -214,3 +220,41 @@ class ViewStatus(_message.Message):
     ship_all_bytes: int
     backlog_bytes: int
     def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., rows: _Optional[int] = ..., ship_all_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ...) -> None: ...
+
+class ReplicaStatus(_message.Message):
+    __slots__ = ("query_id", "alias", "kind", "role", "peer", "frontier", "keys", "tuples", "nbytes", "restarts", "ended")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    TUPLES_FIELD_NUMBER: _ClassVar[int]
+    NBYTES_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    alias: str
+    kind: str
+    role: str
+    peer: str
+    frontier: int
+    keys: int
+    tuples: int
+    nbytes: int
+    restarts: int
+    ended: bool
+    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., restarts: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
+
+class ProbeStatus(_message.Message):
+    __slots__ = ("query_id", "delta_us", "early", "late")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    DELTA_US_FIELD_NUMBER: _ClassVar[int]
+    EARLY_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    delta_us: int
+    early: int
+    late: int
+    def __init__(self, query_id: _Optional[str] = ..., delta_us: _Optional[int] = ..., early: _Optional[int] = ..., late: _Optional[int] = ...) -> None: ...

@@ -62,8 +62,8 @@ def _tick(scenario: Scenario, data: StreamData) -> tuple[int, int]:
 
 def _oracle(scenario: Scenario, tables: list[pa.Table]) -> pa.Table:
     streams = [
-        OracleStream(alias, table, "ts", data.unit, ("range", window_ms * 1000))
-        for alias, table, data, window_ms in zip("ab", tables, scenario.streams, scenario.windows_ms, strict=True)
+        OracleStream(alias, table, "ts", data.unit, (kind, size * 1000 if kind == "range" else size))
+        for alias, table, data, (kind, size) in zip("ab", tables, scenario.streams, scenario.windows, strict=True)
     ]
     return expected(streams, [(("a", "key"), ("b", "key"))], OUTPUTS)
 

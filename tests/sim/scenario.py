@@ -12,6 +12,10 @@ from node.core.limits import Limits
 
 MS = 1_000  # microseconds
 
+ALGORITHMS = ("SP-S", "SP-D", "SM-S1", "SM-S2", "SM-D1", "SM-D2")
+#: ("range", milliseconds) or ("rows", tuples)
+Window = tuple[Literal["range", "rows"], int]
+
 
 @dataclass(frozen=True)
 class StreamData:
@@ -70,7 +74,7 @@ class Scenario:
     sink: str
     algorithms: tuple[str, str]
     tau_ms: int
-    windows_ms: tuple[int, int]
+    windows: tuple[Window, Window]
     chunk_rows_max: int
     delay_us_max: int
     paced: bool
@@ -84,10 +88,11 @@ class Scenario:
     @property
     def query(self) -> str:
         left, right = self.streams
+        windows = [f"[RANGE {size} MS]" if kind == "range" else f"[ROWS {size}]" for kind, size in self.windows]
         return (
             f"SELECT a.n AS an, a.key AS k, a.text AS at, b.n AS bn, b.text AS bt "
-            f"FROM {left.name} [RANGE {self.windows_ms[0]} MS] AS a "
-            f"JOIN {right.name} [RANGE {self.windows_ms[1]} MS] AS b ON a.key = b.key"
+            f"FROM {left.name} {windows[0]} AS a "
+            f"JOIN {right.name} {windows[1]} AS b ON a.key = b.key"
         )
 
 
@@ -101,16 +106,16 @@ def scenario_of(seed: int) -> Scenario:
     step = rng.choice([0, 1, tau_ms // 2, tau_ms, 5 * tau_ms])
     streams = tuple(_stream(rng, name, rng.choice(sites), tau_ms, step, key_type, origin) for name in ("left", "right"))
     lengths = [0, 1, tau_ms // 3, tau_ms, 3 * tau_ms + 1, 10 * step, 40 * tau_ms, 10_000 * tau_ms]
-    windows = tuple(rng.choice(lengths) for _ in range(2))
+    windows = [_window(rng, lengths) for _ in range(2)]
     delay_us_max = rng.choice([0, 100, 50 * MS, 2_000 * MS])
     scenario = Scenario(
         seed=seed,
         sites=sites,
         streams=(streams[0], streams[1]),
         sink=rng.choice(sites),
-        algorithms=(rng.choice(["SP-S", "SP-D"]), rng.choice(["SP-S", "SP-D"])),
+        algorithms=(rng.choice(ALGORITHMS), rng.choice(ALGORITHMS)),
         tau_ms=tau_ms,
-        windows_ms=(windows[0], windows[1]),
+        windows=(windows[0], windows[1]),
         chunk_rows_max=rng.choice([1, 3, 10, 100]),
         delay_us_max=delay_us_max,
         paced=rng.random() < 0.2,
@@ -137,9 +142,18 @@ def _stream(rng: random.Random, name: str, site: str, tau_ms: int, step: int, ke
             now += rng.randint(0, 200 * tau_ms) * scale
         ts.append(None if rng.random() < 0.01 else now - rng.randint(0, jitter * scale))
     distinct = rng.choice([1, 3, 10])
-    keys = [None if rng.random() < 0.05 else _key(rng.randrange(distinct), key_type) for _ in range(rows)]
+    # Keys that drift come, go, and some come back: entries of replicas die and are reborn.
+    drift = rng.choice([0, 0, 1, 3])
+    numbers = [(rng.randrange(distinct) + row * drift // 4) % 13 for row in range(rows)]
+    keys = [None if rng.random() < 0.05 else _key(number, key_type) for number in numbers]
     own_type = "narrow" if key_type == "int" and rng.random() < 0.3 else key_type
     return StreamData(name, site, unit, lateness_ms, tuple(ts), tuple(keys), own_type)
+
+
+def _window(rng: random.Random, lengths: list[int]) -> Window:
+    if rng.random() < 0.3:
+        return "rows", rng.choice([1, 2, 5, 30, 1000])
+    return "range", rng.choice(lengths)
 
 
 def _key(number: int, key_type: str) -> object:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from node.core.limits import Limits
 from tests.sim.check import check
-from tests.sim.scenario import Fault, Scenario, StreamData
+from tests.sim.scenario import ALGORITHMS, Fault, Scenario, StreamData
 
 SITES = ("ash", "bow", "cam")
 
@@ -33,7 +33,8 @@ def streams(draw: st.DrawFn, name: str, keys: st.SearchStrategy[object], key_typ
 def scenarios(draw: st.DrawFn) -> Scenario:
     text = draw(st.booleans())
     keys, key_type = (string_keys, "string") if text else (int_keys, "int")
-    lengths = st.sampled_from([0, 1, 2, 9, 10, 11, 300, 100_000])
+    ranges = st.tuples(st.just("range"), st.sampled_from([0, 1, 2, 9, 10, 11, 300, 100_000]))
+    windows = ranges | st.tuples(st.just("rows"), st.sampled_from([1, 2, 3, 10, 1000]))
     faults = st.builds(
         Fault,
         st.integers(0, 500_000),
@@ -41,7 +42,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         st.sampled_from([("ash", "bow"), ("ash", "cam"), ("bow", "cam")]),
         st.booleans(),
     )
-    algorithm = st.sampled_from(["SP-S", "SP-D"])
+    algorithm = st.sampled_from(ALGORITHMS)
     return Scenario(
         seed=draw(st.integers(0, 2**32)),
         sites=SITES,
@@ -49,7 +50,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         sink=draw(st.sampled_from(SITES)),
         algorithms=(draw(algorithm), draw(algorithm)),
         tau_ms=draw(st.sampled_from([1, 10, 100])),
-        windows_ms=(draw(lengths), draw(lengths)),
+        windows=(draw(windows), draw(windows)),
         chunk_rows_max=draw(st.sampled_from([1, 4, 100])),
         delay_us_max=draw(st.sampled_from([0, 1_000, 100_000])),
         paced=False,

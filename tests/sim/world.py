@@ -25,7 +25,7 @@ from node.core.effects import (
     SetAside,
     StoreRows,
 )
-from node.core.engine import Engine, Probe
+from node.core.engine import Engine, Find, Probe
 from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.link import LinkState
 from node.core.stream import LocalStream
@@ -115,6 +115,7 @@ class World:
         self._connections: dict[tuple[str, str], int] = {}
         self._connection_count = 0
         self._arrival_us: dict[tuple[int, str], int] = {}
+        self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
         self._schema: pa.Schema | None = None
         self._rows: list[pa.RecordBatch] = []
@@ -180,7 +181,7 @@ class World:
         for name, node in self._nodes.items():
             followed = [stream.info.name for stream in node.site.streams.values() if stream.followers]
             engine = self._engines[name]
-            if node.site._probing:
+            if node.site._asking:
                 raise SimulationError(f"{name} still waits for probes of a query that has ended")
             if followed or (isinstance(engine, ReferenceEngine) and engine.windows):
                 raise SimulationError(f"{name} still holds {followed} or windows of a query that has ended")
@@ -340,8 +341,11 @@ class World:
 
     def _run_op(self, site: str, effect: RunOp) -> None:
         answers = self._engines[site].run([effect.op])
-        if isinstance(effect.op, Probe):
-            self._answer(site, self._delay(), ProbeFinished(effect.op_id, answers[0]))
+        if isinstance(effect.op, Probe | Find):
+            # An engine is slow at times, but it answers in order.
+            answered = max(self.now_us + self._delay(), self._engine_us.get(site, 0))
+            self._engine_us[site] = answered
+            self._answer(site, answered - self.now_us, ProbeFinished(effect.op_id, answers[0]))
 
     def _store(self, site: str, effect: StoreRows) -> None:
         walk = (effect.head, effect.span.first)

@@ -22,7 +22,7 @@ def test_tuples_that_overtake_the_start_wait_for_it() -> None:
         sink="ash",
         algorithms=("SP-S", "SP-S"),
         tau_ms=7,
-        windows_ms=(1, 5),
+        windows=(("range", 1), ("range", 5)),
         chunk_rows_max=3,
         delay_us_max=2_000_000,
         paced=True,

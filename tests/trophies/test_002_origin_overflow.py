@@ -24,7 +24,7 @@ def test_times_too_large_for_microseconds_are_joined(origin: int) -> None:
         sink="bow",
         algorithms=("SP-S", "SP-D"),
         tau_ms=10,
-        windows_ms=(5, 5),
+        windows=(("range", 5), ("range", 5)),
         chunk_rows_max=10,
         delay_us_max=100,
         paced=False,

@@ -13,6 +13,7 @@ import pytest
 from demo.shop import DEMO_QUERY, OUTPUTS, WINDOWS_US, write_shop
 from node.config import load_cluster
 from node.io.sources import check_sources
+from planner.model import RangeWindow
 from planner.sql import parse_query
 from tests.oracle.oracle import OracleStream, expected_pairs
 
@@ -109,5 +110,7 @@ def test_the_demo_query_names_columns_that_exist(shop: Path) -> None:
 def test_the_oracle_is_asked_the_same_question(shop: Path) -> None:
     config = load_cluster(shop / "cluster.toml")
     query = parse_query(DEMO_QUERY, check_sources(config, [site.name for site in config.sites]))
-    assert {ref.alias: ref.window.length_us for ref in query.streams} == WINDOWS_US
+    assert {ref.alias: ref.window for ref in query.streams} == {
+        alias: RangeWindow(length_us) for alias, length_us in WINDOWS_US.items()
+    }
     assert tuple((item.name, item.source.alias, item.source.column) for item in query.outputs) == OUTPUTS

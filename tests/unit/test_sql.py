@@ -8,9 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import QueryError
-from planner.model import ColumnRef, Edge, JoinQuery, OutputColumn, StreamInfo, TimeUnit
+from planner.model import (
+    ColumnRef,
+    Edge,
+    JoinQuery,
+    OutputColumn,
+    RangeWindow,
+    RowsWindow,
+    StreamInfo,
+    TimeUnit,
+    Window,
+)
 from planner.sql import parse_query
-from planner.sql_text import MAX_CHARACTERS
+from planner.sql_text import MAX_CHARACTERS, ROWS_MAX
 
 
 def info(name: str, site: str, *columns: tuple[str, pa.DataType]) -> StreamInfo:
@@ -55,9 +65,9 @@ def pointed_at(message: str) -> str:
     return line[caret.index("^") :]
 
 
-def window_of(text: str) -> int:
+def window_of(text: str) -> Window:
     query = parse(f"SELECT * FROM orders {text} AS o JOIN payments [RANGE 5 SECONDS] AS p {ON}")
-    return query.streams[0].window.length_us
+    return query.streams[0].window
 
 
 # What is accepted.
@@ -66,9 +76,9 @@ def window_of(text: str) -> int:
 def test_a_query_is_bound_to_streams_windows_edges_and_outputs() -> None:
     query = parse(QUERY)
     assert query.text == QUERY
-    assert [(ref.alias, ref.stream, ref.window.length_us) for ref in query.streams] == [
-        ("o", CATALOGUE["orders"], 10_000_000),
-        ("p", CATALOGUE["payments"], 5_000_000),
+    assert [(ref.alias, ref.stream, ref.window) for ref in query.streams] == [
+        ("o", CATALOGUE["orders"], RangeWindow(10_000_000)),
+        ("p", CATALOGUE["payments"], RangeWindow(5_000_000)),
     ]
     assert query.edges == (
         Edge(ColumnRef("o", "id"), ColumnRef("p", "order_id")),
@@ -124,7 +134,7 @@ def test_a_stream_can_be_joined_with_itself_under_two_aliases() -> None:
     query = parse("SELECT a.id, b.id AS other FROM orders [RANGE 1 S] a JOIN orders [RANGE 2 S] b ON a.id = b.id")
     assert query.aliases == ("a", "b")
     assert query.streams[0].stream is query.streams[1].stream
-    assert [ref.window.length_us for ref in query.streams] == [1_000_000, 2_000_000]
+    assert [ref.window for ref in query.streams] == [RangeWindow(1_000_000), RangeWindow(2_000_000)]
 
 
 def test_an_exact_name_beats_one_that_differs_in_case() -> None:
@@ -168,8 +178,30 @@ def test_brackets_in_quotes_and_comments_are_not_windows() -> None:
         ("[RANGE 100000 DAYS]", 100_000 * 86_400_000_000),
     ],
 )
-def test_a_window_is_a_whole_number_of_microseconds(text: str, length_us: int) -> None:
-    assert window_of(text) == length_us
+def test_a_time_window_is_a_whole_number_of_microseconds(text: str, length_us: int) -> None:
+    assert window_of(text) == RangeWindow(length_us)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("[ROWS 1]", 1),
+        ("[rows 100]", 100),
+        ("[ ROWS /* last */ 7 ]", 7),
+        ("[ROWS 007]", 7),
+        (f"[ROWS {'0' * 40}7]", 7),
+        (f"[ROWS {ROWS_MAX}]", 2**40),
+    ],
+)
+def test_a_count_window_is_a_whole_number_of_tuples(text: str, count: int) -> None:
+    assert window_of(text) == RowsWindow(count)
+
+
+def test_a_query_can_mix_time_and_count_windows() -> None:
+    mixed = parse(QUERY.replace("[RANGE 5 SECONDS]", "[ROWS 20]"))
+    assert [ref.window for ref in mixed.streams] == [RangeWindow(10_000_000), RowsWindow(20)]
+    counted = parse(QUERY.replace("[RANGE 5 SECONDS]", "[ROWS 20]").replace("[RANGE 10 SECONDS]", "[ROWS 3]"))
+    assert [ref.window for ref in counted.streams] == [RowsWindow(3), RowsWindow(20)]
 
 
 @pytest.mark.parametrize(
@@ -182,13 +214,28 @@ def test_a_window_is_a_whole_number_of_microseconds(text: str, length_us: int) -
         (f"[RANGE {'9' * 50} S]", "cannot read the window's length", "999"),
         ("[RANGE 1 0 SECONDS]", "cannot read the window's length", "1 0 SECONDS]"),
         ("[RANGE 1 PARSECS]", 'unknown unit of time "PARSECS"', "PARSECS]"),
-        ("[ROWS 10]", "[ROWS n] are not supported yet", "ROWS 10]"),
+        ("[ROWS 0]", 'required 1 or more, got "0"', "0]"),
+        ("[ROWS 000]", 'required 1 or more, got "000"', "000]"),
+        ("[ROWS -1]", 'required 1 or more, got "-1"', "-1]"),
+        ("[ROWS 1.5]", 'a whole number of tuples: required 1 or more, got "1.5"', "1.5]"),
+        ("[ROWS 1e3]", 'a whole number of tuples: required 1 or more, got "1e3"', "1e3]"),
+        ("[ROWS ten]", 'a whole number of tuples: required 1 or more, got "ten"', "ten]"),
+        ("[ROWS ٣]", "a whole number of tuples", "٣]"),
+        ("[ROWS 1 0]", 'got "1 0"', "1 0]"),
+        ("[ROWS 10 PRECEDING]", 'got "10 PRECEDING"', "10 PRECEDING]"),
+        ("[ROWS 10 SECONDS]", 'got "10 SECONDS"', "10 SECONDS]"),
+        (f"[ROWS {ROWS_MAX + 1}]", f"at most {ROWS_MAX} tuples", str(ROWS_MAX + 1)),
+        (f"[ROWS {'9' * 5_000}]", f"at most {ROWS_MAX} tuples", "999"),
+        ("[ROWS]", "required [RANGE n unit] or [ROWS n]", "[ROWS]"),
+        ('["ROWS" 10]', "required [RANGE n unit] or [ROWS n]", '["ROWS" 10]'),
+        ("[LAST 10 ROWS]", "required [RANGE n unit] or [ROWS n]", "[LAST 10 ROWS]"),
         ("[10 SECONDS]", "required [RANGE n unit]", "[10 SECONDS]"),
         ("[RANGE 10]", "required [RANGE n unit]", "[RANGE 10]"),
         ("[]", "required [RANGE n unit]", "[]"),
         ("[RANGE 10 SECONDS", "not closed", "[RANGE 10 SECONDS"),
         ("", 'stream "orders" has no window: required orders [RANGE 10 SECONDS] AS o', "orders"),
         ("[RANGE 1 S] [RANGE 1 S]", "only supported once", "[RANGE 1 S] AS o"),
+        ("[RANGE 1 S] [ROWS 1]", "only supported once", "[ROWS 1] AS o"),
     ],
 )
 def test_a_bad_window_is_refused_at_its_place(text: str, message: str, at: str) -> None:

@@ -1,0 +1,21 @@
+"""Batches of one local stream that are sealed and not done: what look-ahead is measured by."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Backlog:
+    """Grows when a batch is sealed, shrinks when the sink is done with it."""
+
+    def __init__(self) -> None:
+        self.batches: deque[tuple[int, int]] = deque()
+        self.nbytes = 0
+
+    def add(self, end: int, nbytes: int) -> None:
+        self.batches.append((end, nbytes))
+        self.nbytes += nbytes
+
+    def done(self, frontier: int) -> None:
+        while self.batches and self.batches[0][0] <= frontier:
+            self.nbytes -= self.batches.popleft()[1]
