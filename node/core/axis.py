@@ -17,7 +17,7 @@ import pyarrow as pa
 from node.core.engine import TS
 from node.core.fifo import Fifo
 from node.core.hashing import I64
-from node.core.ticks import TICK_END
+from node.core.ticks import TICK_END, TICK_MIN
 from planner.model import RowsWindow, TimeUnit, Window
 
 #: Carry column with the number of tuples before each row, during a probe of a count window.
@@ -31,6 +31,8 @@ class Ordinals:
         self._times = Fifo(np.int64)
         #: Number of the oldest tuple whose time is still known.
         self.first = 0
+        #: Rows before this event time get wrong ranks: times of tuples before them are forgotten.
+        self.known_from = TICK_MIN
 
     @property
     def end(self) -> int:
@@ -60,6 +62,8 @@ class Ordinals:
         """Nobody will ask about a time before that tuple's."""
         gone = self._times.pop(max(0, min(ordinal, self.end) - self.first))
         self.first += len(gone)
+        if len(gone):
+            self.known_from = int(gone[-1]) + 1
 
 
 class TimeAxis:
@@ -109,8 +113,9 @@ class CountAxis:
         return rows.append_column(pa.field(RANK, pa.int64()), pa.array(ranks)), RANK, False
 
     def visible(self, low_ts: int, high_ts: int, include_ties: bool) -> tuple[int, int]:
-        rank = self.ordinals.rank_one
-        return rank(low_ts, include_ties) - self.length, rank(high_ts, include_ties)
+        ordinals = self.ordinals
+        low = TICK_MIN if low_ts < ordinals.known_from else ordinals.rank_one(low_ts, include_ties) - self.length
+        return low, ordinals.rank_one(high_ts, include_ties)
 
     def before(self, ts: int) -> int:
         return self.ordinals.end if ts >= TICK_END else self.ordinals.rank_one(ts) - self.length

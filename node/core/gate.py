@@ -58,7 +58,8 @@ class DeltaGate:
     ) -> None:
         def go() -> None:
             self.early += high_ts >= window.sealed_ts
-            self.late += window.axis.visible(low_ts, high_ts, include_ties)[0] < window.kept_from
+            oldest_visible, _ = window.axis.visible(low_ts, high_ts, include_ties)
+            self.late += window.knows_times and oldest_visible < window.kept_from
             action()
 
         heapq.heappush(self._due, (sealed_at_us + self.delta_us, self._count, go))

@@ -29,6 +29,8 @@ class WindowState:
     frontier: int
     #: Tuples before this position may be gone.
     kept_from: int = TICK_MIN
+    #: V of a count window is not told the tuples' times, so it cannot say what a row would see of it.
+    knows_times: bool = True
     _parked: list[tuple[int, int, Action]] = field(default_factory=list)
     _parked_count: int = 0
 

@@ -34,17 +34,22 @@ def check(scenario: Scenario) -> Outcome:
         if outcome.state is not QueryState.COMPLETED:
             _check_excused(scenario, outcome)
             return outcome
-        kept = [accepted(data.table(), "ts", *_tick(scenario, data)) for data in scenario.streams]
-        for data, (_, late) in zip(scenario.streams, kept, strict=True):
-            if outcome.aside.get(data.name, 0) != late.num_rows:
-                raise AssertionError(f"{data.name}: {outcome.aside} set aside, the oracle says {late.num_rows}")
-        difference = same_rows(outcome.rows, _oracle(scenario, [table for table, _ in kept]))
-        if difference is not None:
-            raise AssertionError(difference)
+        wrong = difference(scenario, outcome)
+        if wrong is not None:
+            raise AssertionError(wrong)
     except Exception as error:
         error.add_note("\n".join(world.story[-60:]))
         raise
     return outcome
+
+
+def difference(scenario: Scenario, outcome: Outcome) -> str | None:
+    """How a completed run differs from what the oracle says; None if it does not."""
+    kept = [accepted(data.table(), "ts", *_tick(scenario, data)) for data in scenario.streams]
+    for data, (_, late) in zip(scenario.streams, kept, strict=True):
+        if outcome.aside.get(data.name, 0) != late.num_rows:
+            return f"{data.name}: {outcome.aside} set aside, the oracle says {late.num_rows}"
+    return same_rows(outcome.rows, _oracle(scenario, [table for table, _ in kept]))
 
 
 def _check_excused(scenario: Scenario, outcome: Outcome) -> None:

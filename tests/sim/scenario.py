@@ -84,6 +84,9 @@ class Scenario:
     #: How many of a thousand frames arrive with a flipped bit.
     damaged_per_mille: int = 0
     limits: Limits = field(default_factory=Limits)
+    #: Event time runs with the virtual clock: a tuple is there when its time has come, not before.
+    live: bool = False
+    policy: str = "frontier"
 
     @property
     def query(self) -> str:

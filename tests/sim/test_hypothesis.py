@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from node.core.limits import Limits
 from tests.sim.check import check
-from tests.sim.scenario import ALGORITHMS, Fault, Scenario, StreamData
+from tests.sim.scenario import ALGORITHMS, Fault, Scenario, StreamData, Window
 
 SITES = ("ash", "bow", "cam")
 
@@ -33,8 +33,8 @@ def streams(draw: st.DrawFn, name: str, keys: st.SearchStrategy[object], key_typ
 def scenarios(draw: st.DrawFn) -> Scenario:
     text = draw(st.booleans())
     keys, key_type = (string_keys, "string") if text else (int_keys, "int")
-    ranges = st.tuples(st.just("range"), st.sampled_from([0, 1, 2, 9, 10, 11, 300, 100_000]))
-    windows = ranges | st.tuples(st.just("rows"), st.sampled_from([1, 2, 3, 10, 1000]))
+    ranges: st.SearchStrategy[Window] = st.tuples(st.just("range"), st.sampled_from([0, 1, 2, 9, 10, 11, 300, 100_000]))
+    windows: st.SearchStrategy[Window] = ranges | st.tuples(st.just("rows"), st.sampled_from([1, 2, 3, 10, 1000]))
     faults = st.builds(
         Fault,
         st.integers(0, 500_000),

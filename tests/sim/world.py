@@ -25,7 +25,7 @@ from node.core.effects import (
     SetAside,
     StoreRows,
 )
-from node.core.engine import Engine, Find, Probe
+from node.core.engine import Append, Engine, Find, Probe
 from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.link import LinkState
 from node.core.stream import LocalStream
@@ -42,9 +42,10 @@ from node.stack import (
     TimePassed,
 )
 from planner.model import Algorithm, StreamInfo, TimeUnit
-from planner.plans import forced_plan
+from planner.plans import forced_plan, parse_policy
 from planner.sql import parse_query
 from tests.sim.reference_engine import ReferenceEngine
+from tests.sim.replicas import ReplicaChecker
 from tests.sim.scenario import Fault, Scenario, StreamData
 
 QUERY_ID = "q1"
@@ -68,6 +69,8 @@ class Outcome:
     state: QueryState
     reason: str
     counts: dict[str, int] = field(default_factory=dict)
+    probes_early: int = 0
+    probes_late: int = 0
 
 
 class SimSource:
@@ -93,6 +96,16 @@ class SimSource:
         ended = over and (rows.num_rows == 0 or rng.random() < 0.5)
         return RowsArrived(self.info.name, rows, rows.column("ts"), None, ended)
 
+    def read_live(self, now_ms: int) -> RowsArrived:
+        """What has come since the last time, and the news that there is nothing more before ``now_ms``."""
+        scale = self.info.unit // TimeUnit.MS
+        rest = self._table.slice(self._next) if self._table is not None else None
+        times = rest.column("ts").to_pylist() if rest is not None else []
+        count = sum(ts < now_ms * scale for ts in times)
+        rows = rest.slice(0, count) if rest is not None else pa.RecordBatch.from_pylist([], schema=self.info.schema)
+        self._next += count
+        return RowsArrived(self.info.name, rows, rows.column("ts"), now_ms * scale, count == len(times))
+
 
 class World:
     """All nodes of a scenario and what is between them."""
@@ -102,6 +115,7 @@ class World:
         self.now_us = START_US
         self.story: list[str] = []
         self.counts: dict[str, int] = {}
+        self.replicas = ReplicaChecker(scenario)
         self._rng = random.Random(scenario.seed ^ 0x5EED)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._tie = 0
@@ -166,9 +180,13 @@ class World:
                 raise SimulationError(f"not finished after {DEADLINE_US / 1e6:.0f} virtual seconds: {self._where()}")
             action()
         self._check_nothing_is_left()
+        self.counts["replica checks"] = self.replicas.checks
+        self.counts["tuples sent to W' and M"] = self.replicas.tuples_sent
         rows = pa.Table.from_batches(self._rows, schema=self._schema)
         virtual_us = self.now_us - START_US
-        return Outcome(rows, self._aside, self.story, virtual_us, self._state, self._reason, self.counts)
+        probes = [counts for node in self._nodes.values() for counts in node.site.probe_counts()]
+        early, late = sum(counts.early for counts in probes), sum(counts.late for counts in probes)
+        return Outcome(rows, self._aside, self.story, virtual_us, self._state, self._reason, self.counts, early, late)
 
     def _over(self) -> bool:
         """The query has ended, or its home forgot it, and so has every site."""
@@ -194,6 +212,7 @@ class World:
             self._rows.clear()
             self._stored.clear()
         self._start(site)
+        self.replicas.forget(site)
         for pair in self._pairs():
             if site in pair:
                 self._break(pair, "the daemon died")
@@ -226,7 +245,8 @@ class World:
         query = parse_query(self.scenario.query, home.site.catalogue)
         self._schema = query.output_schema()
         choice = {alias: Algorithm(name) for alias, name in zip(query.aliases, self.scenario.algorithms, strict=True)}
-        self._give(self.scenario.sink, [QueryIssued(QUERY_ID, forced_plan(query, self.scenario.sink, choice))])
+        plan = forced_plan(query, self.scenario.sink, choice, parse_policy(self.scenario.policy))
+        self._give(self.scenario.sink, [QueryIssued(QUERY_ID, plan)])
 
     # -- the network --------------------------------------------------------------------------
 
@@ -298,6 +318,9 @@ class World:
         if not isinstance(inputs[0], TimePassed):
             self._tell(f"{site} <- {_brief(inputs[0])}")
         self._perform(site, self._nodes[site].handle(inputs, self.now_us))
+        run = self._nodes[site].site.runs.get(QUERY_ID)
+        if run is not None and isinstance(inputs[0], FrameArrived):
+            self.replicas.check(site, run, self._engines[site])
 
     def _perform(self, site: str, outputs: Iterable[Output]) -> None:  # noqa: C901
         for output in outputs:
@@ -326,21 +349,30 @@ class World:
                     raise SimulationError(f"{site} blames {output.peer}: {output.reason}")
 
     def _read(self, site: str, stream: str) -> None:
-        delay = 1_000 * self.scenario.tau_ms if self.scenario.paced else self._delay()
-        self._answer(site, delay, self._sources[stream].read(self._rng))
+        source, tau_us = self._sources[stream], 1_000 * self.scenario.tau_ms
+        if self.scenario.live:
+            delay = tau_us - (self.now_us - START_US) % tau_us
+            self._later(site, delay, lambda: source.read_live((self.now_us - START_US) // 1_000))
+        else:
+            self._answer(site, tau_us if self.scenario.paced else self._delay(), source.read(self._rng))
 
     def _answer(self, site: str, delay_us: int, answer: Input) -> None:
         """What a site asked for, unless it has died meanwhile."""
+        self._later(site, delay_us, lambda: answer)
+
+    def _later(self, site: str, delay_us: int, answer: Callable[[], Input]) -> None:
         life = self._lives[site]
 
         def give() -> None:
             if self._lives[site] == life:
-                self._give(site, [answer])
+                self._give(site, [answer()])
 
         self._at(delay_us, give)
 
     def _run_op(self, site: str, effect: RunOp) -> None:
         answers = self._engines[site].run([effect.op])
+        if isinstance(effect.op, Append):
+            self.replicas.appended(site, effect.op.window, effect.op.rows)
         if isinstance(effect.op, Probe | Find):
             # An engine is slow at times, but it answers in order.
             answered = max(self.now_us + self._delay(), self._engine_us.get(site, 0))

@@ -73,9 +73,17 @@ class Asking:
 
 
 def find_matches(
-    step: StepShape, window: StoredWindow, desk: Desk, message: AskMatches, then: Callable[[int, pa.RecordBatch], None]
+    step: StepShape,
+    window: StoredWindow,
+    desk: Desk,
+    message: AskMatches,
+    then: Callable[[int, pa.RecordBatch], None],
+    looking: Callable[[], None] | None = None,
 ) -> None:
-    """At the stream's site: the tuples that match, once the window has them all; ``then(keys asked, tuples)``."""
+    """At the stream's site: the tuples that match, once the window has them all; ``then(keys asked, tuples)``.
+
+    ``looking`` is told when the search begins.
+    """
     keys = decode_rows(message.keys, step.key_schema)
     if not keys.num_rows or any(column.null_count for column in keys.columns):
         raise PeerProtocolError(f"query {message.query_id} requires keys to look for, none of them null; got others")
@@ -84,6 +92,8 @@ def find_matches(
         low, high = window.state.axis.visible(message.low_ts, message.high_ts, step.include_ties)
         # Under policy delta some of it may be forgotten; what is forgotten must not be found by chance.
         low = max(low, window.state.kept_from)
+        if looking is not None:
+            looking()
         window.find(keys, low, high, lambda rows: then(keys.num_rows, rows))
 
     desk.gate.enter(window.state, message.low_ts, message.high_ts, step.include_ties, message.sealed_at_us, find)

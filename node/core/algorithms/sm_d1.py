@@ -1,4 +1,4 @@
-"""SM-D1 (Algorithm 5): V at the source tells which rows can match; those are shipped and joined at the stream's site."""
+"""SM-D1 (Algorithm 5): V at the source tells which rows can match; those are shipped, join at the stream's site."""
 
 from __future__ import annotations
 

@@ -48,7 +48,14 @@ class Destination:
         self._replica = replica
 
     def on_ask(self, message: AskMatches) -> None:
-        find_matches(self._step, self._window, self._desk, message, lambda _, rows: self._answer(message, rows))
+        find_matches(
+            self._step,
+            self._window,
+            self._desk,
+            message,
+            lambda _, rows: self._answer(message, rows),
+            looking=self._replica.looking,
+        )
 
     def _answer(self, message: AskMatches, rows: pa.RecordBatch) -> None:
         fresh = self._replica.unsent(self._window.numbers(rows))

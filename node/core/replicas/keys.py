@@ -128,6 +128,7 @@ class KeysHolder:
         self._desk = desk
         self._shape = shape
         self.state = state
+        self.state.knows_times = not isinstance(state.axis, CountAxis)
         self._schema = key_schema(schema, shape.keys)
         self.table = KeyTable(self._schema.types)
 

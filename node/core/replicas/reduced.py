@@ -9,6 +9,8 @@ tuples are before a row, so it is sent the event times of all tuples.
 
 from __future__ import annotations
 
+from collections import deque
+
 import pyarrow as pa
 
 from node.core.axis import CountAxis
@@ -35,6 +37,9 @@ class ReducedOwner:
         self._state = state
         self._sent = Bits()
         self._first = 0
+        self._first_live = 0
+        #: Under policy delta a tuple can be forgotten between question and answer. Per question: the first it may hold.
+        self._looking: deque[int] = deque()
         self._shipped = 0
 
     def on_batch(self, span: Span, rows: pa.RecordBatch, first: int, times: I64) -> None:
@@ -48,17 +53,25 @@ class ReducedOwner:
 
     def on_forgotten(self) -> None:
         """The window may have forgotten tuples."""
-        first = max(self._first, min(self._state.axis.first_live(self._state.kept_from), self._first + len(self._sent)))
+        end = self._first + len(self._sent)
+        self._first_live = max(self._first_live, min(self._state.axis.first_live(self._state.kept_from), end))
+        first = min([self._first_live, *list(self._looking)[:1]])
         self._sent.drop_first(first - self._first)
         self._first = first
+
+    def looking(self) -> None:
+        """Tuples are looked for; until ``unsent`` is told the answer, the bits of all that it may hold stay."""
+        self._looking.append(self._first_live)
 
     def unsent(self, numbers: I64) -> Mask:
         """Which of these tuples the holder does not have; from now on it has them."""
         places = numbers - self._first
-        invariant(not len(places) or places.min() >= 0, "replica: a tuple that is found is not forgotten")
+        invariant(not len(places) or places.min() >= 0, "replica: a tuple that was looked for has its bit")
         fresh = ~self._sent.get(places)
         self._sent.set(places)
         self._shipped += int(fresh.sum())
+        self._looking.popleft()
+        self.on_forgotten()
         return fresh
 
     def status(self) -> ReplicaStatus:
