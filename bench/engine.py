@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from node.core.engine import TS, Append, Expire, Op, OpenWindow, Probe
+from node.core.engine import TS, Append, Expire, Find, Op, OpenWindow, Probe
 from node.engine.native import NativeEngine
 
 WINDOWS = (1_000, 30_000, 300_000, 1_000_000, 5_000_000)
@@ -60,6 +60,13 @@ def _batch(kind: str, generator: np.random.Generator, first_ts: int, count: int,
     return pa.record_batch(columns)
 
 
+def _delayed(rows: pa.RecordBatch, generator: np.random.Generator, late: int) -> pa.RecordBatch:
+    if not late:
+        return rows
+    ts = rows[TS].to_numpy() - generator.integers(0, late, rows.num_rows)
+    return rows.set_column(0, TS, pa.array(ts))
+
+
 def _carry(kind: str, generator: np.random.Generator, ts: int, count: int, distinct: int) -> pa.RecordBatch:
     values = _keys(kind, generator.integers(0, distinct, count))
     return pa.record_batch({TS: pa.array(np.full(count, ts)), "c.key": values, "c.id": pa.array(np.arange(count))})
@@ -99,10 +106,16 @@ def tick_cost(kind: str, window: int, batch: int, ticks: int) -> Cost:
     )
 
 
-def throughput(kind: str, rows: int, batch: int) -> tuple[float, float, int]:
-    """A symmetric join of two windows that grow to ``rows`` each: rows per second, per CPU second; pairs found."""
+def throughput(kind: str, rows: int, batch: int, late: int = 0) -> tuple[float, float, int]:
+    """A symmetric join of two windows that grow to ``rows`` each: rows per second, per CPU second; pairs found.
+
+    Rows arrive up to ``late`` units of time after their turn.
+    """
     generator = np.random.default_rng(2)
-    sides = [[_batch(kind, generator, at, batch, rows) for at in range(0, rows, batch)] for _ in range(2)]
+    sides = [
+        [_delayed(_batch(kind, generator, at, batch, rows), generator, late) for at in range(0, rows, batch)]
+        for _ in range(2)
+    ]
     engine = NativeEngine()
     engine.run([OpenWindow(str(side), sides[side][0].schema, ("s.key",)) for side in range(2)])
     pairs = 0
@@ -132,6 +145,16 @@ def fusing(probes: int, size: int, window: int) -> tuple[float, float]:
     return together, _median(lambda: [engine.run([op]) for op in ops])
 
 
+def finding(kind: str, count: int, window: int) -> tuple[float, int]:
+    """Milliseconds to find the newer half of the rows of ``count`` keys, and how many those are."""
+    generator = np.random.default_rng(4)
+    engine = _filled(kind, window, 1000, generator)
+    wanted = pa.record_batch({"key": _keys(kind, generator.choice(window, count, replace=False))})
+    op = Find("w", wanted, window // 2, window)
+    (answer,) = engine.run([op])
+    return _median(lambda: engine.run([op])), answer.num_rows
+
+
 def _median(work: Callable[[], object]) -> float:
     times = []
     for _ in range(7):
@@ -159,11 +182,19 @@ def main() -> None:
                 )
                 gc.collect()
     for kind in KINDS:
-        wall, cpu, pairs = throughput(kind, 100_000 if quick else 1_000_000, 8192)
-        print(f"symmetric join, {kind} keys: {wall:,.0f} rows/s, {cpu:,.0f} rows per CPU second, {pairs:,} pairs")
+        for late in (0, 50_000):
+            wall, cpu, pairs = throughput(kind, 100_000 if quick else 1_000_000, 8192, late)
+            print(
+                f"symmetric join, {kind} keys, rows up to {late:,} late: {wall:,.0f} rows/s, "
+                f"{cpu:,.0f} rows per CPU second, {pairs:,} pairs"
+            )
     for probes, size in ((50, 10), (50, 100), (20, 1000), (4, 10_000)):
         together, apart = fusing(probes, size, 100_000)
         print(f"{probes} probes of {size} rows: fused {together:.2f} ms, one by one {apart:.2f} ms")
+    for kind in KINDS:
+        for count in (10, 1_000, 30_000):
+            spent, rows = finding(kind, count, 300_000)
+            print(f"find of {count:,} {kind} keys in 300,000 rows: {spent:.2f} ms, {rows:,} rows")
 
 
 if __name__ == "__main__":

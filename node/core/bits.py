@@ -56,7 +56,7 @@ class Bits:
 
     def _bytes(self) -> NDArray[np.uint8]:
         """The bits' memory. They cannot grow while this is held, so nobody keeps it."""
-        return np.frombuffer(self._bits, np.uint8)
+        return np.frombuffer(memoryview(self._bits), np.uint8)
 
 
 def _mask(places: I64) -> NDArray[np.uint8]:

@@ -28,7 +28,7 @@ Finish = Callable[[U64], U64]
 
 def exact(kinds: Sequence[pa.DataType]) -> bool:
     """Whether equal codes of such keys mean equal keys."""
-    return len(kinds) == 1 and _is_whole(kinds[0])
+    return len(kinds) == 1 and is_whole(kinds[0])
 
 
 def usable(columns: Sequence[pa.Array]) -> Mask | None:
@@ -67,7 +67,16 @@ def integers(column: pa.Array) -> I64:
     return widened
 
 
-def _is_whole(kind: pa.DataType) -> bool:
+def from_integers(values: I64, kind: pa.DataType) -> pa.Array:
+    """The column of an integer-like type whose ``integers`` are the given ones."""
+    if pa.types.is_boolean(kind):
+        return pa.array(values.astype(np.bool_))
+    narrowed = np.ascontiguousarray(values, dtype=f"<i{kind.bit_width // 8}")
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(narrowed)])
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """Whether a type is integer-like: ``integers`` takes it."""
     types = pa.types
     return bool(
         types.is_integer(kind)
@@ -79,27 +88,28 @@ def _is_whole(kind: pa.DataType) -> bool:
     )
 
 
-def _is_fixed(kind: pa.DataType) -> bool:
+def is_fixed(kind: pa.DataType) -> bool:
+    """Whether values of a type are a fixed number of bytes: ``cells`` takes it if it is not integer-like."""
     return bool(pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _hash(column: pa.Array) -> U64:
-    if _is_whole(column.type):
+    if is_whole(column.type):
         return scramble(integers(column).view(np.uint64))
-    if _is_fixed(column.type):
-        cells = _cells(column)
-        count, width = cells.shape
-        return hash_bytes(cells.reshape(-1), np.arange(count) * width, np.full(count, width))
-    data, offsets = _strings(column)
+    if is_fixed(column.type):
+        rows = cells(column)
+        count, width = rows.shape
+        return hash_bytes(rows.reshape(-1), np.arange(count) * width, np.full(count, width))
+    data, offsets = strings(column)
     return hash_bytes(data, offsets[:-1], np.diff(offsets))
 
 
 def _equal(left: pa.Array, right: pa.Array) -> Mask:
-    if _is_whole(left.type):
+    if is_whole(left.type):
         whole: Mask = integers(left) == integers(right)
         return whole
-    if _is_fixed(left.type):
-        same: Mask = (_cells(left) == _cells(right)).all(axis=1)
+    if is_fixed(left.type):
+        same: Mask = (cells(left) == cells(right)).all(axis=1)
         return same
     if left.type != right.type:
         left, right = left.cast(pa.large_binary()), right.cast(pa.large_binary())
@@ -107,13 +117,13 @@ def _equal(left: pa.Array, right: pa.Array) -> Mask:
     return mask
 
 
-def _cells(column: pa.Array) -> Bytes:
+def cells(column: pa.Array) -> Bytes:
     """The bytes of a fixed-width column, one row each."""
     count, width = len(column), column.type.byte_width
     return _buffer(column, 1, np.uint8, column.offset * width, count * width).reshape(count, width)
 
 
-def _strings(column: pa.Array) -> tuple[Bytes, I64]:
+def strings(column: pa.Array) -> tuple[Bytes, I64]:
     """The bytes of a string or binary column and len + 1 offsets into them."""
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from node.core.engine import Append, CloseWindow, Expire, Op, OpenWindow, Probe
+from node.core import payload
+from node.core.engine import Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe
 from node.core.hashing import scramble
 from node.core.keycodes import Finish
-from node.engine import checks, payload
+from node.engine import checks
 from node.engine.window import Window
 
 #: Probes are answered together up to so many carry rows: measured, it pays up to there (50 probes of
@@ -30,12 +31,14 @@ class NativeEngine:
         self._windows: dict[str, Window] = {}
 
     def run(self, ops: Sequence[Op]) -> list[pa.RecordBatch]:
-        """Perform the operations in order; the answers of the probes among them, in order."""
+        """Perform the operations in order; the answers of the probes and finds among them, in order."""
         answers: list[pa.RecordBatch] = []
         for group in _groups(ops):
             first = group[0]
             if isinstance(first, Probe):
                 answers += self._probe([op for op in group if isinstance(op, Probe)])
+            elif isinstance(first, Find):
+                answers.append(self._find(first))
             else:
                 self._change(first)
         return answers
@@ -58,7 +61,7 @@ class NativeEngine:
             self._open(op)
         elif isinstance(op, Append):
             window = self._window("append", op.window)
-            checks.check_append(op.window, window.schema, window.newest, op.rows)
+            checks.check_append(op.window, window.schema, op.rows)
             window.append(op.rows)
         elif isinstance(op, Expire):
             self._window("expire", op.window).expire(op.before_ts)
@@ -79,7 +82,7 @@ class NativeEngine:
         for probe in probes:
             checks.check_probe(probe, window.schema, window.key_names)
         carry = first.rows if len(probes) == 1 else pa.concat_batches([probe.rows for probe in probes])
-        answer, origin = window.probe(carry, first.carry_keys, first.range_length, first.include_ties)
+        answer, origin = window.probe(carry, first.carry_keys, first.position, first.range_length, first.include_ties)
         if len(probes) == 1:
             return [answer]
         order = np.argsort(origin, kind="stable")
@@ -87,6 +90,11 @@ class NativeEngine:
         ends = np.searchsorted(origin[order], np.cumsum([probe.rows.num_rows for probe in probes]))
         starts = [0, *ends[:-1]]
         return [answer.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
+
+    def _find(self, op: Find) -> pa.RecordBatch:
+        window = self._window("find", op.window)
+        checks.check_find(op, window.schema, window.key_names)
+        return window.find(op.keys, op.low, op.high)
 
 
 def _groups(ops: Sequence[Op]) -> Iterator[list[Op]]:
@@ -112,6 +120,7 @@ def _alike(one: Probe, other: Probe) -> bool:
     return (
         one.window == other.window
         and one.carry_keys == other.carry_keys
+        and one.position == other.position
         and one.range_length == other.range_length
         and one.include_ties == other.include_ties
         and one.rows.schema.equals(other.rows.schema, check_metadata=True)

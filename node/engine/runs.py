@@ -1,16 +1,19 @@
 """A run: an immutable, indexed stretch of a window.
 
 The payload keeps the order of arrival. Beside it, sorted by (code, ts): the
-codes, the event times, and the payload row of each. Because rows arrive in order
-of time, a sort by code alone is enough if it is stable, both for a new run and for
-neighbouring runs put one behind the other; the latter is a merge of sorted
-pieces, which NumPy's stable sort (timsort) does in linear passes.
+codes, the event times, and the payload row of each. Rows mostly arrive in order
+of time, and then a sort by code alone is enough if it is stable, both for a new
+run and for neighbouring runs put one behind the other; the latter is a merge of
+sorted pieces, which NumPy's stable sort (timsort) does in linear passes. Where
+time went back, the codes whose rows it concerns are put in order afterwards.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +31,7 @@ _FILTERED_QUERIES = 128
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """Never empty.
 
@@ -47,6 +50,22 @@ class Run:
     min_ts: int
     max_ts: int
     nbytes: int
+
+    @cached_property
+    def half_ts(self) -> int:
+        """More than half of the rows are not newer than this."""
+        middle = self.ts.size // 2
+        return int(np.partition(self.ts, middle)[middle])
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of a run that are to go into another one: index as in ``Run``."""
+
+    codes: I64
+    ts: I64
+    rows: Rows
+    payload: pa.RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +86,30 @@ class Queries:
 
 
 def build(codes: I64, ts: I64, payload: pa.RecordBatch) -> Run:
-    """Index a batch. Assumes ts ascending and at least one row."""
+    """Index a batch. Assumes at least one row."""
     order = stable_order(codes)
+    if (ts[1:] < ts[:-1]).any():
+        order = _in_time(order, codes, ts)
     return _run(codes[order], ts[order], order.astype(np.int32), payload)
 
 
-def merge(runs: Sequence[Run]) -> Run:
-    """One run for neighbouring ones, given oldest first."""
-    bases = np.cumsum([0] + [run.payload.num_rows for run in runs[:-1]])
-    codes = np.concatenate([run.codes for run in runs])
+def merge(runs: Sequence[Run], before: int) -> Run:
+    """One run for neighbouring ones, in order of arrival, without rows older than ``before``. Assumes one is left."""
+    parts = [_live(run, before) for run in runs]
+    bases = np.cumsum([0] + [part.payload.num_rows for part in parts[:-1]])
+    codes = np.concatenate([part.codes for part in parts])
+    ts = np.concatenate([part.ts for part in parts])
+    rows = np.concatenate([part.rows + np.int32(base) for part, base in zip(parts, bases, strict=True)])
     order = np.argsort(codes, kind="stable")
-    ts = np.concatenate([run.ts for run in runs])[order]
-    rows = np.concatenate([run.rows + np.int32(base) for run, base in zip(runs, bases, strict=True)])[order]
-    return _run(codes[order], ts, rows, pa.concat_batches([run.payload for run in runs]))
+    if any(one.max_ts > other.min_ts for one, other in itertools.pairwise(runs)):
+        order = _in_time(order, codes, ts)
+    return _run(codes[order], ts[order], rows[order], pa.concat_batches([part.payload for part in parts]))
+
+
+def trim(run: Run, before: int) -> Run:
+    """The run without rows older than ``before``. Assumes one is left."""
+    part = _live(run, before)
+    return _run(part.codes, part.ts, part.rows, part.payload)
 
 
 def stable_order(codes: I64) -> I64:
@@ -103,8 +133,8 @@ def stable_order(codes: I64) -> I64:
     return packed & mask
 
 
-def find(run: Run, queries: Queries) -> tuple[I64, Rows] | None:
-    """All (query, payload row) pairs, or None if there are none. Touches no pair outside the answer."""
+def find(run: Run, queries: Queries) -> tuple[I64, I64] | None:
+    """All pairs (query, place in the run's index), or None if there are none. Touches no pair outside the answer."""
     hits, first = _first_of_code(run, queries)
     if not hits.size:
         return None
@@ -113,7 +143,7 @@ def find(run: Run, queries: Queries) -> tuple[I64, Rows] | None:
         last = _partition_point(run.ts, first, last, queries.high[hits], queries.include_high)
     if run.min_ts < queries.low_range[1]:
         first = _partition_point(run.ts, first, last, queries.low[hits], False)
-    return _expand(run, hits, first, last - first)
+    return _expand(hits, first, last - first)
 
 
 def spread(codes: I64) -> U64:
@@ -145,6 +175,38 @@ def _first_of_code(run: Run, queries: Queries) -> tuple[I64, I64]:
     return hits if maybe is None else maybe[hits], at[hits]
 
 
+def _live(run: Run, before: int) -> _Part:
+    """The rows that are not older than ``before``, in their orders."""
+    if run.min_ts >= before:
+        return _Part(run.codes, run.ts, run.rows, run.payload)
+    keep = np.flatnonzero(run.ts >= before)
+    rows = run.rows[keep]
+    alive = np.zeros(run.payload.num_rows, dtype=np.bool_)
+    alive[rows] = True
+    moved = np.cumsum(alive, dtype=np.int32) - np.int32(1)
+    return _Part(run.codes[keep], run.ts[keep], moved[rows], run.payload.take(pa.array(np.flatnonzero(alive))))
+
+
+def _in_time(order: I64, codes: I64, ts: I64) -> I64:
+    """``order``, which sorts by code, changed to sort by (code, ts); rows equal in both stay as they are.
+
+    Sorts only the rows of codes in which time goes back: with many keys and a little disorder those are few.
+    """
+    codes, ts = codes[order], ts[order]
+    same = codes[1:] == codes[:-1]
+    back = np.flatnonzero(same & (ts[1:] < ts[:-1]))
+    if not back.size:
+        return order
+    group = np.zeros(codes.size, dtype=np.int64)
+    np.cumsum(~same, out=group[1:])
+    wrong = np.zeros(int(group[-1]) + 1, dtype=np.bool_)
+    wrong[group[back]] = True
+    places = np.flatnonzero(wrong[group])
+    sorted_ = order.copy()
+    sorted_[places] = order[places[np.lexsort((ts[places], group[places]))]]
+    return sorted_
+
+
 def _run(codes: I64, ts: I64, rows: Rows, payload: pa.RecordBatch) -> Run:
     seen = _make_filter(codes)
     nbytes = codes.nbytes + ts.nbytes + rows.nbytes + (0 if seen is None else seen.nbytes) + payload.nbytes
@@ -165,10 +227,10 @@ def _partition_point(ts: I64, first: I64, last: I64, bound: I64, inclusive: bool
     return first
 
 
-def _expand(run: Run, hits: I64, first: I64, counts: I64) -> tuple[I64, Rows] | None:
+def _expand(hits: I64, first: I64, counts: I64) -> tuple[I64, I64] | None:
     ends = np.cumsum(counts)
     total = int(ends[-1])
     if not total:
         return None
     places = np.arange(total) + np.repeat(first - ends + counts, counts)
-    return np.repeat(hits, counts), run.rows[places]
+    return np.repeat(hits, counts), places

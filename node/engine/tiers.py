@@ -1,6 +1,6 @@
-"""When to merge which runs: a pure decision over their sizes in bytes, oldest first.
+"""When to merge which runs: a pure decision over their sizes in bytes, in order of arrival.
 
-Only neighbours merge, so every run covers one stretch of time.
+Only neighbours merge: rows arrive about in order of time, so every run covers about one stretch of it.
 
 1. Growing: merge the newest runs back to the oldest one that is at most a third
    of all that came after it. With batches of one size this is a merge of four

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from node.core.effects import RunOp
-from node.core.engine import CloseWindow, Engine, Probe
+from node.core.engine import CloseWindow, Engine, Question
 from node.core.events import EngineFailed, Event, ProbeFinished
 
 log = logging.getLogger(__name__)
@@ -76,5 +76,5 @@ class EngineThread:
             log.exception("engine failed on query %s", query_id)
             self._failed[query_id] = str(error)
             return [EngineFailed(query_id, f"the engine failed: {error}")]
-        probes = [effect.op_id for effect in effects if isinstance(effect.op, Probe)]
-        return [ProbeFinished(op_id, rows) for op_id, rows in zip(probes, answers, strict=True)]
+        questions = [effect.op_id for effect in effects if isinstance(effect.op, Question)]
+        return [ProbeFinished(op_id, rows) for op_id, rows in zip(questions, answers, strict=True)]

@@ -44,6 +44,12 @@ class Mutant:
 WALK, RUN, SITE, STACK = "node.core.walk", "node.core.query_run", "node.core.site", "node.stack"
 WINDOW, SINK, SEALER, VIEW = "node.core.window", "node.core.sink", "node.core.sealer", "node.core.view"
 LINK, HOME, STREAM, WIRE = "node.core.link", "node.core.home", "node.core.stream", "node.wire"
+AXIS, GATE, STORED, OWNED = "node.core.axis", "node.core.gate", "node.core.stored", "node.core.owned"
+PARTS, ASKING, SHIP = "node.core.parts", "node.core.algorithms.asking", "node.core.algorithms.ship"
+S1, S2 = "node.core.algorithms.sm_s1", "node.core.algorithms.sm_s2"
+D1, D2 = "node.core.algorithms.sm_d1", "node.core.algorithms.sm_d2"
+FULL, REDUCED = "node.core.replicas.full", "node.core.replicas.reduced"
+KEYS, MIXED = "node.core.replicas.keys", "node.core.replicas.mixed"
 
 RESTARTS = "after a restart no further query runs in a scenario"
 SECOND = "scenarios have one query, so every stream starts with it"
@@ -83,56 +89,186 @@ MUTANTS: tuple[Mutant, ...] = (
         WALK,
         "query.position(hop.alias) < query.position(head)",
         "query.position(hop.alias) > query.position(head)",
-        "equivalent for time windows: the pair is found once, by its other end; only a count window tells them apart",
     ),
-    mutant(
-        "range one too long", RUN, "step.carry_keys, window.length, step", "step.carry_keys, window.length + 1, step"
-    ),
-    mutant(
-        "range one too short",
-        RUN,
-        "step.carry_keys, window.length, step",
-        "step.carry_keys, max(0, window.length - 1), step",
-    ),
+    mutant("range one too long", STORED, "carry_keys, axis.length, ties", "carry_keys, axis.length + 1, ties"),
+    mutant("range one too short", STORED, "carry_keys, axis.length, ties", "carry_keys, max(0, axis.length - 1), ties"),
+    mutant("a count window counts from one", AXIS, "np.arange(first, first +", "1 + np.arange(first, first +"),
+    mutant("rank without ties", AXIS, 'side = "right" if include_ties else "left"', 'side = "left"'),
+    mutant("rank with all ties", AXIS, 'side = "right" if include_ties else "left"', 'side = "right"'),
+    mutant("a tuple at the very rank is visible", AXIS, "RANK, False", "RANK, True"),
     # -- when a window is probed
-    mutant("probe without waiting", RUN, "if window.covers(newest_ts):", "if True:"),
-    mutant("probe one time unit early", WINDOW, "newest_ts < tick_start", "newest_ts <= tick_start"),
+    mutant("probe without waiting", GATE, "if high_ts < window.sealed_ts:", "if True:"),
+    mutant("probe one time unit early", GATE, "if high_ts < window.sealed_ts:", "if high_ts <= window.sealed_ts:"),
     mutant(
         "probe one tick early", WINDOW, "tick_start(self.frontier, self.tau)", "tick_start(self.frontier + 1, self.tau)"
     ),
     mutant("only the first parked walk is released", WINDOW, "while self._parked and", "if self._parked and"),
-    mutant("all parked walks are released", WINDOW, "self._parked and self.covers(self._parked[0][0])", "self._parked"),
     mutant(
-        "probe before the batch is in the window",
-        RUN,
-        """            if rows.num_rows:
-                self._run(Append(window.window_id, rows))
-            for walk in window.release():
-                self._probe(walk)
+        "all parked walks are released", WINDOW, "self._parked and self._parked[0][0] < self.sealed_ts", "self._parked"
+    ),
+    mutant(
+        "walks go on before the sync is sent",
+        OWNED,
+        """        for replica in self.replicas:
+            replica.on_batch(span, rows, first, times)
+        state.release()
 """,
-        """            for walk in window.release():
-                self._probe(walk)
-            if rows.num_rows:
-                self._run(Append(window.window_id, rows))
+        """        state.release()
+        for replica in self.replicas:
+            replica.on_batch(span, rows, first, times)
 """,
     ),
     # -- what a window forgets
+    mutant("expire one tick early", GATE, "else tick_start(done, window.tau)", "else tick_start(done + 1, window.tau)"),
+    mutant("expire one time unit early", AXIS, "else ts - self.length", "else ts - self.length + 1"),
+    mutant("expire without the window's length", AXIS, "else ts - self.length", "else ts"),
     mutant(
-        "expire one tick early",
-        WINDOW,
-        "tick_start(done, self.tau) - self.length",
-        "tick_start(done + 1, self.tau) - self.length",
+        "expire one tuple early",
+        AXIS,
+        "self.ordinals.rank_one(ts) - self.length",
+        "self.ordinals.rank_one(ts) - self.length + 1",
     ),
-    mutant("expire one time unit early", WINDOW, "self.tau) - self.length", "self.tau) - self.length + 1"),
+    mutant("expire by the window's own head", PARTS, "if head != alias)", "if head == alias)"),
+    mutant("expire by the fastest head", PARTS, "return min((tick", "return max((tick", THIRD),
+    mutant("never expire", GATE, "None if done <= TICK_MIN", "None if done < TICK_END", MEMORY),
     mutant(
-        "expire without the window's length",
-        WINDOW,
-        "tick_start(done, self.tau) - self.length",
-        "tick_start(done, self.tau)",
+        "times are forgotten too early",
+        AXIS,
+        "forget_before(self.ordinals.rank_one(ts))",
+        "forget_before(self.ordinals.rank_one(ts + 1))",
     ),
-    mutant("expire by the window's own head", RUN, "if head != window.alias]", "if head == window.alias]"),
-    mutant("expire by the fastest head", RUN, "min(others, default=TICK_MIN)", "max(others, default=TICK_MIN)", THIRD),
-    mutant("never expire", WINDOW, "if done <= TICK_MIN:", "if done < TICK_END:", MEMORY),
+    # -- V and M
+    mutant(
+        "a key dies with its first tuple", KEYS, "slots[self._counts[slots] == 0]", "slots[self._counts[slots] >= 0]"
+    ),
+    mutant("a key never dies", KEYS, "dead: I64 = slots[self._counts[slots] == 0]", "dead: I64 = slots[:0]"),
+    mutant("a key is counted once per batch", KEYS, "np.bincount(inverse[inverse >= 0], minlength=len(rows))", "1"),
+    mutant(
+        "births are not sent",
+        KEYS,
+        "self._send(encode_rows(take_batch(rows.select(self._shape.keys), born)), self._dead())",
+        'self._send(b"", self._dead())',
+    ),
+    mutant("V is used before its sync", D1, "self._replica.state, *walk.times", "self._replica.state, 0, -(2**62)"),
+    mutant(
+        "rows without a match are shipped",
+        D1,
+        "keys_of(walk.rows)) >= 0)",
+        "keys_of(walk.rows)) >= -1)",
+        "only bytes are wasted: the join at the stream's site finds nothing for them",
+    ),
+    mutant("rows with a match are not shipped", D1, "keys_of(walk.rows)) >= 0)", "keys_of(walk.rows)) > 0)"),
+    mutant(
+        "new tuples of full keys are not sent", MIXED, "full = full[self._sent.get(slots[full])]", "full = full[:0]"
+    ),
+    mutant("new tuples of all keys are sent", MIXED, "full = full[self._sent.get(slots[full])]", "full = full"),
+    mutant("a key in a new life is still full at the owner", MIXED, "        self._sent.clear(dead)\n", ""),
+    mutant("a key in a new life is still full at the holder", MIXED, "        self._full.clear(dead)\n", ""),
+    mutant("a key in a new life was asked for", MIXED, "        self._asked[dead] = 0\n", ""),
+    mutant(
+        "a fetch that crossed a sync is taken as it is",
+        MIXED,
+        "slots[table.is_live(slots) & (self._born_at[slots] <= seen)]",
+        "slots[table.is_live(slots)]",
+    ),
+    mutant(
+        "an answer that crossed a sync is taken as it is",
+        MIXED,
+        "slots[self.table.is_live(slots) & (self._born_at[slots] <= seen)]",
+        "slots[self.table.is_live(slots)]",
+    ),
+    mutant(
+        "keys are full when they are asked for",
+        MIXED,
+        "            self._asked[unasked] = self._fetch_count\n",
+        "            self._asked[unasked] = self._fetch_count\n            self._full.set(unasked)\n",
+    ),
+    mutant(
+        "nobody waits for another's fetch",
+        MIXED,
+        "(int(self._asked[wanted].max()), then)",
+        "(self._fetch_count if len(unasked) else 0, then)",
+    ),
+    mutant("M keeps what its window forgot", MIXED, "        self.window.expire(message.before)\n", "", MEMORY),
+    mutant(
+        "rows whose keys are here in part are not joined",
+        S2,
+        "temp = np.flatnonzero((slots >= 0) & ~full)",
+        "temp = np.flatnonzero((slots >= 0) & ~full)[:0]",
+    ),
+    mutant(
+        "rows whose keys are full are not joined", S2, "now = np.flatnonzero(full)", "now = np.flatnonzero(full)[:0]"
+    ),
+    # -- W' and questions
+    mutant(
+        "every match is shipped again",
+        REDUCED,
+        "fresh = ~self._sent.get(places)",
+        "fresh = self._sent.get(places) | True",
+    ),
+    mutant(
+        "the bits of tuples are those of their neighbours",
+        REDUCED,
+        "places = numbers - self._first",
+        "places = (numbers - self._first - 1).clip(0)",
+    ),
+    mutant(
+        "bits are dropped one too many",
+        REDUCED,
+        "        self._first = first\n",
+        "        self._first = first + (first > 0)\n",
+    ),
+    mutant(
+        "bits are never dropped",
+        REDUCED,
+        "first = min([self._first_live, *list(self._looking)[:1]])",
+        "first = 0",
+        MEMORY,
+    ),
+    mutant(
+        "what was shipped is not kept",
+        S1,
+        "        self._replica.take(rows)\n",
+        "        self._replica.take(rows.slice(0, 0))\n",
+    ),
+    mutant(
+        "only the newest rows' matches are looked for",
+        ASKING,
+        "visible(message.low_ts, message.high_ts",
+        "visible(message.high_ts, message.high_ts",
+    ),
+    mutant(
+        "only the oldest rows' matches are looked for",
+        ASKING,
+        "visible(message.low_ts, message.high_ts",
+        "visible(message.low_ts, message.low_ts",
+    ),
+    mutant(
+        "questions are answered before the window is sealed",
+        ASKING,
+        "window.state, message.low_ts, message.high_ts",
+        "window.state, message.low_ts, -(2**62)",
+    ),
+    mutant(
+        "the bitmap is one off",
+        D2,
+        "bits[rows.column(KEY).to_numpy()] = True",
+        "bits[rows.column(KEY).to_numpy() - 1] = True",
+    ),
+    mutant(
+        "a key that matches once is enough for all",
+        D2,
+        "np.flatnonzero(bits[asked.key_of])",
+        "np.flatnonzero(bits[asked.key_of] | True)",
+        "only bytes are wasted: Temp has nothing for the other rows",
+    ),
+    mutant(
+        "walks without a match are not ended",
+        D2,
+        "            self._desk.advance(walk_of(message, empty_batch(self._step.carry_schema)))\n",
+        "",
+    ),
+    mutant("walks that ended elsewhere are remembered", ASKING, "if asked.walk.span.end <= tick]", "if False]", MEMORY),
     # -- what is done
     mutant(
         "done is the newest, not the contiguous",
@@ -291,7 +427,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # -- walks
     mutant(
         "carry to the wrong step",
-        RUN,
+        SHIP,
         "walk.span, walk.step, walk.sealed_at_us, rows)",
         "walk.span, walk.step + 1, walk.sealed_at_us, rows)",
     ),
@@ -303,16 +439,17 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     mutant(
         "no heartbeat for empty batches",
-        RUN,
-        "        for site in self._copy_sites(alias):\n",
-        "        for site in self._copy_sites(alias) if rows.num_rows else ():\n",
+        FULL,
+        "        self._frontier = span.end\n",
+        "        if not rows.num_rows:\n            return\n        self._frontier = span.end\n",
     ),
     mutant(
-        "walk before its batch is in the windows",
-        RUN,
-        "        self._feed_windows(alias, span, rows)\n        for site in",
-        "        for site in",
+        "batches are not put into windows",
+        STORED,
+        "            self.append(self.state.axis.positions(rows, first))\n",
+        "            pass\n",
     ),
+    mutant("rows with a null key go on", RUN, "return walk if mask is None else", "return walk if True else"),
     # -- sealing
     mutant("late rows kept", SEALER, "if late.any():", "if False:"),
     mutant(
@@ -335,7 +472,6 @@ MUTANTS: tuple[Mutant, ...] = (
         SEALER,
         'order = np.argsort(times, kind="stable")',
         "order = np.lexsort((-np.arange(len(times)), times))",
-        "equivalent for time windows: only a window that counts tuples sees their order",
     ),
     mutant(
         "watermarks one tick early",

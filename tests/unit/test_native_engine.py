@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -20,10 +20,15 @@ from hypothesis import strategies as st
 
 from node.core import hashing
 from node.core import keycodes as keys
-from node.core.engine import TS, Append, CloseWindow, Expire, Op, OpenWindow, Probe, joined_schema
+from node.core.effects import RunOp
+from node.core.engine import KEY, TS, Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe, Question, joined_schema
+from node.core.events import Event, ProbeFinished
 from node.core.hashing import U64
 from node.engine import runs, tiers
+from node.engine import window as windows
 from node.engine.native import NativeEngine
+from node.io.engine_thread import EngineThread
+from tests.sim.reference_engine import ReferenceEngine
 
 # --- the brute force ---------------------------------------------------------------------------------
 
@@ -46,13 +51,28 @@ def brute_force(window: pa.RecordBatch, window_keys: tuple[str, ...], probe: Pro
     mine = list(zip(key_values(window, window_keys), window[TS].to_pylist(), cells(window.select(kept)), strict=True))
     rows: Counter[str] = Counter()
     for key, ts, cell in zip(
-        key_values(probe.rows, probe.carry_keys), probe.rows[TS].to_pylist(), cells(probe.rows), strict=True
+        key_values(probe.rows, probe.carry_keys), probe.rows[probe.position].to_pylist(), cells(probe.rows), strict=True
     ):
         for other, other_ts, other_cell in mine:
             in_time = ts - probe.range_length <= other_ts and (other_ts <= ts if probe.include_ties else other_ts < ts)
             if in_time and None not in key and key == other:
                 rows[repr(cell + other_cell)] += 1
     return rows
+
+
+def brute_find(window: pa.RecordBatch, window_keys: tuple[str, ...], find: Find) -> Counter[str]:
+    """The definition of Find, pair by pair."""
+    mine = list(zip(key_values(window, window_keys), window[TS].to_pylist(), cells(window), strict=True))
+    rows: Counter[str] = Counter()
+    for number, key in enumerate(zip(*[values_of(column) for column in find.keys.columns], strict=True)):
+        for other, ts, cell in mine:
+            if find.low <= ts < find.high and None not in key and key == other:
+                rows[repr((*cell, repr(number)))] += 1
+    return rows
+
+
+def found_schema(window: pa.Schema) -> pa.Schema:
+    return pa.schema([*window, (KEY, pa.int64())])
 
 
 def cells(batch: pa.RecordBatch) -> list[tuple[str, ...]]:
@@ -90,6 +110,14 @@ class Judge:
             assert answer.schema.equals(joined_schema(probe.rows.schema, self.schema))
             assert as_counter(answer) == brute_force(window, self.window_keys, probe)
         return answers
+
+    def find(self, wanted: pa.RecordBatch, low: int, high: int) -> pa.RecordBatch:
+        find = Find("w", wanted, low, high)
+        (answer,) = self.engine.run([find])
+        answer.validate(full=True)
+        assert answer.schema.equals(found_schema(self.schema))
+        assert as_counter(answer) == brute_find(pa.concat_batches(self.batches), self.window_keys, find)
+        return answer
 
     def runs(self) -> list[runs.Run]:
         return self.engine._windows["w"].runs
@@ -161,8 +189,17 @@ PAIRS = [(name, one, other) for name, (kinds, _) in FAMILIES.items() for one in 
 
 
 def pick(rng: random.Random, values: list[Any], kind: pa.DataType, count: int, nulls: bool = True) -> pa.Array:
-    chosen = [rng.choice([*values, None] if nulls else values) for _ in range(count)]
-    return pa.array(chosen, pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else pa.array(chosen, kind)
+    return column_of([rng.choice([*values, None] if nulls else values) for _ in range(count)], kind)
+
+
+def column_of(values: list[Any], kind: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
+
+
+def distinct(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The first row of each key."""
+    numbered = list(enumerate(key_values(batch, tuple(batch.schema.names))))
+    return batch.take(pa.array(sorted({key: place for place, key in reversed(numbered)}.values()), pa.int64()))
 
 
 @pytest.mark.parametrize("slicing", [False, True], ids=["whole", "sliced"])
@@ -182,6 +219,8 @@ def test_keys_of_one_family_join_whatever_their_widths(
         carry = batch_of([2] * 12, **{"c.k": pick(rng, values, theirs, 12)})
         (answer,) = judge.check([carry if theirs == pa.string_view() else shape(carry)], ("c.k",), 1, True)
         assert answer.num_rows
+        wanted = pa.record_batch({"any": column_of([*values[1:], None, values[0]], theirs)})
+        assert judge.find(wanted if theirs == pa.string_view() else shape(wanted), 1, 3).num_rows
 
 
 def test_a_negative_number_does_not_join_the_unsigned_one_of_the_same_bits() -> None:
@@ -189,6 +228,7 @@ def test_a_negative_number_does_not_join_the_unsigned_one_of_the_same_bits() -> 
     judge.append(batch_of([0], **{"w.k": pa.array([-56], pa.int8())}))
     (answer,) = judge.check([batch_of([1], **{"c.k": pa.array([200], pa.uint8())})], ("c.k",), 9, False)
     assert answer.num_rows == 0
+    assert judge.find(pa.record_batch({"k": pa.array([200], pa.uint8())}), 0, 9).num_rows == 0
 
 
 @pytest.mark.parametrize(("family", "kind"), [(name, kind) for name, one, kind in PAIRS if one == kind], ids=str)
@@ -199,6 +239,7 @@ def test_null_keys_match_nothing_not_even_null(family: str, kind: pa.DataType) -
     judge.append(batch_of([0] * 2, **{"w.k": pick(random.Random(0), FAMILIES[family][1], kind, 2, nulls=False)}))
     (answer,) = judge.check([batch_of([1] * 3, **{"c.k": pa.nulls(3, kind)})], ("c.k",), 9, False)
     assert answer.num_rows == 0
+    assert judge.find(pa.record_batch({"k": pa.nulls(1, kind)}), -9, 9).num_rows == 0
     assert judge.engine.rows("w") == 2
 
 
@@ -216,6 +257,7 @@ def test_keys_of_several_columns_join_only_when_all_are_equal(seed: int, finish:
     others = [rng.choice(options) for options, _ in chosen]
     carry = batch_of([3] * 20, **{f"c.{i}": pick(rng, chosen[i][1], kind, 20) for i, kind in enumerate(others)})
     judge.check([carry], tuple(f"c.{i}" for i in range(len(kinds))), 2, False)
+    judge.find(distinct(carry.drop_columns([TS])), 1, 3)
 
 
 def test_order_of_key_columns_counts() -> None:
@@ -223,6 +265,7 @@ def test_order_of_key_columns_counts() -> None:
     judge.append(batch_of([0, 0], **{"w.a": pa.array([1, 2]), "w.b": pa.array([2, 1])}))
     (answer,) = judge.check([batch_of([1], **{"c.a": pa.array([1]), "c.b": pa.array([2])})], ("c.a", "c.b"), 5, False)
     assert answer.num_rows == 1
+    assert judge.find(pa.record_batch({"b": pa.array([1]), "a": pa.array([2])}), 0, 1).num_rows == 1
 
 
 def test_empty_pieces_of_a_two_column_string_key_do_not_run_together() -> None:
@@ -288,6 +331,113 @@ def test_any_program_gives_the_rows_of_the_definition(finish: keys.Finish, progr
                     for rows in probes
                 ]
                 judge.check(carries, ("c.k",), reach, ties)
+
+
+#: Windows over the same kind of rows: a key that is its own code, one that is hashed, one of two columns.
+WIDE = pa.schema([("w.k", pa.string()), (TS, pa.int64()), ("w.j", pa.int16()), ("w.id", pa.int64())])
+KEYED = {"whole": ("w.j",), "hashed": ("w.k",), "both": ("w.k", "w.j"), "turned": ("w.j", "w.k")}
+ASKED = {"w.k": ("c.k", pa.large_string()), "w.j": ("c.j", pa.int64())}
+
+
+@st.composite
+def disorder(draw: st.DrawFn, names: tuple[str, ...]) -> list[Op]:
+    """Appends, expiry, probes and finds in any order of time, never asking for what has expired."""
+    times, words, numbers = st.integers(-20, 20), st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None])
+    rows = st.lists(st.tuples(words, times, numbers, st.integers(0, 99)), max_size=10)
+    questions = st.lists(st.tuples(times, words, numbers, times), max_size=6)
+    expired = -20
+    ops: list[Op] = [OpenWindow("w", WIDE, names)]
+    for what in draw(st.lists(st.sampled_from(["append", "append", "append", "expire", "probe", "find"]), max_size=25)):
+        if what == "append":
+            columns = list(zip(*draw(rows.filter(len)), strict=True))
+            ops.append(
+                Append(
+                    "w", pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, WIDE, strict=True)], schema=WIDE)
+                )
+            )
+        elif what == "expire":
+            before = draw(times)
+            expired = max(expired, before)
+            ops.append(Expire("w", before))
+        elif what == "probe":
+            ops.append(
+                a_probe(
+                    draw(questions),
+                    names,
+                    expired,
+                    draw(st.integers(0, 9)),
+                    draw(st.booleans()),
+                    draw(st.sampled_from([TS, "c.at"])),
+                )
+            )
+        else:
+            low = draw(st.integers(expired, 25))
+            ops.append(a_find(draw(questions), names, low, draw(st.integers(low - 3, 30))))
+    return ops
+
+
+def a_probe(
+    rows: Sequence[tuple[Any, ...]], names: tuple[str, ...], expired: int, reach: int, ties: bool, position: str
+) -> Probe:
+    carry = pa.record_batch(
+        {
+            "c.k": pa.array([row[1] for row in rows], pa.large_string()),
+            TS: pa.array([max(row[0], expired + reach) for row in rows], pa.int64()),
+            "c.at": pa.array([max(row[3], expired + reach) for row in rows], pa.int64()),
+            "c.j": pa.array([row[2] for row in rows], pa.int64()),
+        }
+    )
+    return Probe("w", carry, tuple(ASKED[name][0] for name in names), reach, ties, position)
+
+
+def a_find(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...], low: int, high: int) -> Find:
+    distinct = list(dict.fromkeys(tuple(row[1] if name == "w.k" else row[2] for name in names) for row in rows))
+    columns = [pa.array([key[i] for key in distinct], ASKED[name][1]) for i, name in enumerate(names)]
+    return Find("w", pa.RecordBatch.from_arrays(columns, names=[ASKED[name][0] for name in names]), low, high)
+
+
+def assert_alike(answers: Sequence[pa.RecordBatch], expected: Sequence[pa.RecordBatch]) -> None:
+    for answer, other in zip(answers, expected, strict=True):
+        answer.validate(full=True)
+        assert answer.schema.equals(other.schema)
+        assert as_counter(answer) == as_counter(other)
+
+
+@pytest.mark.parametrize("finish", FINISHES)
+@pytest.mark.parametrize("keyed", KEYED)
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_any_order_of_time_gives_the_rows_of_the_reference(
+    keyed: str, finish: keys.Finish, data: st.DataObject
+) -> None:
+    ops = data.draw(disorder(KEYED[keyed]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiers, "_FLOOR", data.draw(st.sampled_from([1, 2000])))
+        patch.setattr(runs, "_FILTERED_ROWS", 4)
+        patch.setattr(runs, "_FILTERED_QUERIES", 2)
+        engine, reference = NativeEngine(finish), ReferenceEngine()
+        assert_alike(engine.run(ops), reference.run(ops))
+    live = [row for row in reference._rows["w"] if None not in [row[name] for name in KEYED[keyed]]]
+    assert engine.rows("w") == len(live)
+
+
+@given(
+    rows=st.permutations([(ts, key) for ts in (0, 1, 1, 2, 5, 8) for key in "aab"]), cuts=st.lists(st.integers(1, 7))
+)
+@settings(deadline=None)
+def test_answers_do_not_depend_on_the_order_of_arrival(rows: list[tuple[int, str]], cuts: list[int]) -> None:
+    engine = NativeEngine()
+    engine.run([OpenWindow("w", SCHEMA, ("w.k",))])
+    whole = pa.record_batch({TS: [r[0] for r in rows], "w.k": [r[1] for r in rows], "w.id": [0] * 18}, schema=SCHEMA)
+    ends = [*itertools.takewhile(lambda end: end < 18, itertools.accumulate(cuts)), 18]
+    engine.run([Append("w", whole.slice(start, end - start)) for start, end in itertools.pairwise([0, *ends])])
+    carry = batch_of([2, 1, 6], **{"c.k": pa.array(["a", "b", "a"])})
+    probed, found = engine.run(
+        [Probe("w", carry, ("c.k",), 1, True), Find("w", pa.record_batch({"k": pa.array(["b", "a"])}), 1, 5)]
+    )
+    assert Counter(probed[TS].to_pylist()) == {2: 6, 1: 3, 6: 2}
+    pairs = zip(found[TS].to_pylist(), found[KEY].to_pylist(), strict=True)
+    assert Counter(pairs) == {(1, 0): 2, (2, 0): 1, (1, 1): 4, (2, 1): 2}
 
 
 @given(
@@ -368,6 +518,7 @@ def test_payload_of_every_type_comes_back_as_it_went_in(column: pa.Array) -> Non
     answer, empty, same = judge.check([carry, carry.slice(0, 0), carry], ("c.k",), 99, False)
     assert empty.num_rows == 0
     assert answer.num_rows == same.num_rows == 50
+    assert judge.find(pa.record_batch({"k": pa.array([3, 1])}), 10, 30).num_rows == 15
 
 
 def test_answer_keeps_nullability_and_field_metadata() -> None:
@@ -438,45 +589,129 @@ def test_a_hot_key_expands_only_the_pairs_of_the_answer(monkeypatch: pytest.Monk
     expanded = []
     original = runs._expand
 
-    def spy(run: runs.Run, hits: Any, first: Any, counts: Any) -> Any:
+    def spy(hits: Any, first: Any, counts: Any) -> Any:
         expanded.append(int(counts.sum()))
-        return original(run, hits, first, counts)
+        return original(hits, first, counts)
 
     monkeypatch.setattr(runs, "_expand", spy)
     carry = batch_of([100, 19_000], **{"c.k": pa.array(["hot", "hot"])})
     (answer,) = judge.engine.run([Probe("w", carry, ("c.k",), 3, False)])
     assert expanded == [6] == [answer.num_rows]
+    (answer,) = judge.engine.run([Find("w", pa.record_batch({"k": ["hot"]}), 500, 507)])
+    assert expanded == [6, 7]
+    assert answer.num_rows == 7
 
 
-def check_invariants(judge: Judge) -> None:
+def check_invariants(judge: Judge, in_order: bool) -> None:
     held = judge.runs()
     for run in held:
         order = list(zip(run.codes.tolist(), run.ts.tolist(), run.rows.tolist(), strict=True))
         assert order == sorted(order)
         assert sorted(run.rows.tolist()) == list(range(run.payload.num_rows))
         assert (run.min_ts, run.max_ts) == (min(run.ts), max(run.ts))
-    assert all(older.max_ts <= newer.min_ts for older, newer in itertools.pairwise(held))
+    assert all(older.max_ts <= newer.min_ts for older, newer in itertools.pairwise(held)) or not in_order
     ids = [i for run in held for i in run.payload["w.id"].to_pylist()]
     assert ids == sorted(ids)
 
 
-def test_runs_stay_few_ordered_and_expire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "_FLOOR", 1000)
+def slide(judge: Judge, ticks: int, disorder: int, length: int) -> Iterator[tuple[int, int]]:
+    """A window over rows each up to ``disorder`` late, a unit of time apart: after each tick, it and the live rows."""
     rng = random.Random(0)
-    judge = Judge(SCHEMA, ("w.k",))
     now = 0
-    for tick in range(400):
+    times: list[int] = []
+    for tick in range(ticks):
         size = rng.choice([1, 5, 40])
-        key = [rng.choice("abcdefgh") for _ in range(size)]
-        columns = {TS: range(now, now + size), "w.k": key, "w.id": range(now, now + size)}
-        judge.engine.run([Append("w", pa.record_batch(columns, schema=SCHEMA)), Expire("w", now - 1500)])
+        ts = [now + place - rng.randint(0, disorder) for place in range(size)]
+        columns = {TS: ts, "w.k": rng.choices("abcdefgh", k=size), "w.id": range(now, now + size)}
+        judge.engine.run([Append("w", pa.record_batch(columns, schema=SCHEMA)), Expire("w", now - length)])
+        times = [time for time in [*times, *ts] if time >= now - length]
         now += size
+        yield tick, len(times)
+
+
+@pytest.mark.parametrize("disorder", [0, 3, 300, 1500, 3000])
+def test_runs_stay_few_ordered_and_expire(disorder: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "_FLOOR", 1000)
+    judge = Judge(SCHEMA, ("w.k",))
+    for tick, live in slide(judge, 400, disorder, 1500):
+        assert judge.engine.rows("w") == live
+        held = sum(run.payload.num_rows for run in judge.runs())
+        assert held <= live * (2 if disorder > 300 else 1.4) + 40
+        assert len(judge.runs()) <= 40
         if tick % 40 == 39:
-            check_invariants(judge)
-            live = now - max(0, now - size - 1500)
-            assert judge.engine.rows("w") == live
-            assert sum(run.payload.num_rows for run in judge.runs()) <= live * 1.3
-            assert len(judge.runs()) <= 40
+            check_invariants(judge, disorder == 0)
+
+
+def test_rows_far_ahead_do_not_keep_the_rows_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "_FLOOR", 1000)
+    judge = Judge(SCHEMA, ("w.k",))
+    for tick in range(300):
+        ts = [*range(20 * tick, 20 * tick + 20), 10**9]
+        columns = {TS: ts, "w.k": ["a"] * 21, "w.id": range(21)}
+        judge.engine.run([Append("w", pa.record_batch(columns, schema=SCHEMA)), Expire("w", 20 * tick - 200)])
+    live = judge.engine.rows("w")
+    assert live == 300 + 220
+    assert sum(run.payload.num_rows for run in judge.runs()) <= 2 * live
+
+
+def test_expiry_drops_a_run_that_came_after_one_still_needed() -> None:
+    judge = Judge(SCHEMA, ("w.k",))
+    for ts, count in ((100, 40), (1, 10), (101, 2)):
+        judge.append(pa.record_batch({TS: [ts] * count, "w.k": ["a"] * count, "w.id": range(count)}, schema=SCHEMA))
+    before = judge.engine.nbytes("w")
+    judge.engine.run([Expire("w", 50)])
+    assert [run.max_ts for run in judge.runs()] == [100, 101]
+    assert judge.engine.nbytes("w") < before
+    assert judge.engine.rows("w") == 42
+
+
+def test_merging_leaves_out_what_has_expired() -> None:
+    judge = Judge(SCHEMA, ("w.k",))
+    judge.append(append_of(*range(9, -1, -1)).rows)
+    judge.engine.run([Expire("w", 4)])
+    (run,) = judge.runs()
+    assert run.payload.num_rows == 10
+    for ts in range(10, 40, 5):
+        judge.append(append_of(*range(ts, ts + 5)).rows)
+    first = judge.runs()[0]
+    assert (first.min_ts, len(first.ts)) == (4, first.payload.num_rows)
+    assert first.payload["w.id"].to_pylist()[:7] == [0, 1, 2, 3, 4, 5, 0]
+    assert judge.engine.rows("w") == 36
+    judge.check([batch_of([40, 12], **{"c.k": pa.array(["a", "a"])})], ("c.k",), 8, True)
+
+
+def test_rows_that_arrive_when_they_have_expired_are_not_kept() -> None:
+    engine = NativeEngine()
+    engine.run(
+        [OpenWindow("w", SCHEMA, ("w.k",)), Expire("w", 50), Expire("w", 20), append_of(49), append_of(10, 60, 50)]
+    )
+    (run,) = engine._windows["w"].runs
+    assert run.payload["w.id"].to_pylist() == [1, 2]
+    assert engine.rows("w") == 2
+
+
+def test_rows_in_order_of_time_are_never_sorted_by_it_nor_copied_to_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(tiers, "_FLOOR", 1000)
+    monkeypatch.setattr(runs, "_in_time", refuse)
+    monkeypatch.setattr(windows, "trim", refuse)
+    judge = Judge(SCHEMA, ("w.k",))
+    for tick in range(200):
+        ts = [tick // 2, tick // 2, tick // 2 + tick % 2]
+        judge.engine.run([append_of(*ts), Expire("w", tick // 2 - 30)])
+    assert 90 <= judge.engine.rows("w") <= 200
+    with pytest.raises(AssertionError):
+        judge.engine.run([append_of(101, 100)])
+
+
+@given(st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), max_size=100))
+def test_order_by_code_becomes_order_by_code_and_time(rows: list[tuple[int, int]]) -> None:
+    codes = np.array([code for code, _ in rows], dtype=np.int64)
+    ts = np.array([time for _, time in rows], dtype=np.int64)
+    order = runs._in_time(np.argsort(codes, kind="stable"), codes, ts)
+    assert order.tolist() == np.lexsort((ts, codes)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -551,6 +786,14 @@ def append_of(*ts: int | None) -> Append:
     return Append("w", pa.record_batch(columns, schema=SCHEMA))
 
 
+def positioned(name: str, kind: pa.DataType) -> Probe:
+    return Probe("w", batch_of([1], **{"c.k": pa.array(["a"]), "c.at": pa.nulls(1, kind)}), ("c.k",), 1, False, name)
+
+
+def find_of(values: list[Any], low: Any = 0, high: Any = 9, window: str = "w") -> Find:
+    return Find(window, pa.record_batch({"k": pa.array(values)}), low, high)
+
+
 BAD_SCHEMA = pa.schema([("w.k", pa.string())])
 WRONG: dict[str, tuple[Op, str]] = {
     "probe of an unknown window": (probe_of("v"), "'v'; open are \\['w'\\]"),
@@ -570,13 +813,24 @@ WRONG: dict[str, tuple[Op, str]] = {
         "must be int64, got int32",
     ),
     "rows of another schema": (Append("w", batch_of([1], **{"w.k": pa.array(["a"])})), "required schema"),
-    "rows older than the window": (append_of(1), "__ts >= 10 required"),
-    "rows out of order": (append_of(12, 11), "going back"),
-    "rows without time": (append_of(11, None), "got 1 nulls"),
+    "rows without time": (append_of(11, None), "append to window 'w': __ts in every row required, got 1 nulls"),
     "carry without its key": (Probe("w", batch_of([1]), ("c.k",), 1, False), "one column 'c.k' required"),
     "carry with too many keys": (Probe("w", probe_of().rows, ("c.k", "c.k"), 1, False), "1 keys required"),
     "carry of another family": (probe_of(kind=pa.int64()), "comparable with 'w.k'"),
     "a negative range": (Probe("w", probe_of().rows, ("c.k",), -1, False), "range_length >= 0"),
+    "carry without its position": (positioned("c.z", pa.int64()), "probe of window 'w': one column 'c.z' required"),
+    "carry with a position of another type": (positioned("c.at", pa.int32()), "c.at must be int64, got int32"),
+    "carry with a position that is null": (positioned("c.at", pa.int64()), "c.at in every row required, got 1 nulls"),
+    "find in an unknown window": (find_of(["a"], window="v"), "find: an open window required, got 'v'"),
+    "find without a key": (Find("w", batch_of([]).select([]), 0, 1), "1 key columns required, for \\['w.k'\\]"),
+    "find with too many keys": (Find("w", pa.record_batch({"a": ["a"], "b": ["b"]}), 0, 1), "got \\['a', 'b'\\]"),
+    "find of another family": (find_of([1]), "find in window 'w': key 'k' must be comparable with 'w.k'"),
+    "find of a dictionary": (
+        Find("w", pa.record_batch({"k": pa.array(["a"]).dictionary_encode()}), 0, 1),
+        "comparable with 'w.k', string, got dictionary",
+    ),
+    "find from no number": (find_of(["a"], low=0.5), "low and high must be int, got 0.5 and 9"),
+    "find to no number": (find_of(["a"], high=None), "low and high must be int, got 0 and None"),
 }
 
 
@@ -620,16 +874,19 @@ def test_probes_that_differ_are_not_answered_as_one() -> None:
     rows = batch_of([5], **{"c.k": pa.array(["a"])})
     other = batch_of([5], **{"c.j": pa.array(["a"])})
     large = batch_of([5], **{"c.k": pa.array(["a"], pa.large_string())})
+    placed = batch_of([5], **{"c.k": pa.array(["a"]), "c.at": pa.array([1])})
     variants = [
         Probe("w", rows, ("c.k",), 5, False),
         Probe("w", rows, ("c.k",), 5, True),
         Probe("w", rows, ("c.k",), 2, True),
         Probe("w", other, ("c.j",), 2, True),
         Probe("w", large, ("c.k",), 2, True),
+        Probe("w", placed, ("c.k",), 2, True),
+        Probe("w", placed, ("c.k",), 2, True, "c.at"),
     ]
-    answers = engine.run([OpenWindow("w", SCHEMA, ("w.k",)), append_of(0, 1, 3, 5), *variants])
-    assert [answer.num_rows for answer in answers] == [3, 4, 2, 2, 2]
-    assert [answer.schema.field(1).type for answer in answers[-2:]] == [pa.string(), pa.large_string()]
+    answers = engine.run([OpenWindow("w", SCHEMA, ("w.k",)), append_of(0, 1, 1, 3, 5), *variants])
+    assert [answer.num_rows for answer in answers] == [4, 5, 2, 2, 2, 2, 3]
+    assert [answer.schema.field(1).type for answer in answers[3:5]] == [pa.string(), pa.large_string()]
 
 
 def test_the_same_operations_give_the_same_rows_in_the_same_order() -> None:
@@ -641,3 +898,103 @@ def test_the_same_operations_give_the_same_rows_in_the_same_order() -> None:
         Probe("w", batch_of([300] * 3, **{"c.k": pa.array(["a", "b", "a"])}), ("c.k",), 200, False),
     ]
     assert NativeEngine().run(ops)[0].equals(NativeEngine().run(ops)[0])
+
+
+# --- positions ---------------------------------------------------------------------------------------
+
+
+def test_a_position_column_places_the_carry_and_stays_in_the_answer() -> None:
+    judge = Judge(SCHEMA, ("w.k",))
+    judge.append(append_of(*range(10)).rows)
+    carry = batch_of([0, 100], **{"c.at": pa.array([3, 7]), "c.k": pa.array(["a", "a"])})
+    (answer,) = judge.engine.run([Probe("w", carry, ("c.k",), 2, False, "c.at")])
+    assert answer.schema.names == [TS, "c.at", "c.k", "w.k", "w.id"]
+    rows = zip(*[answer[name].to_pylist() for name in (TS, "c.at", "w.id")], strict=True)
+    assert sorted(rows) == [(0, 3, 1), (0, 3, 2), (100, 7, 5), (100, 7, 6)]
+
+
+def test_a_carry_with_another_position_needs_no_time() -> None:
+    engine = NativeEngine()
+    carry = pa.record_batch({"c.k": pa.array(["a"]), "c.at": pa.array([3])})
+    probe = Probe("w", carry, ("c.k",), 1, True, "c.at")
+    (answer,) = engine.run([OpenWindow("w", SCHEMA, ("w.k",)), append_of(1, 2, 3, 4), probe])
+    assert answer.schema.names == ["c.k", "c.at", "w.k", "w.id"]
+    assert sorted(answer["w.id"].to_pylist()) == [1, 2]
+
+
+# --- find --------------------------------------------------------------------------------------------
+
+
+def test_find_gives_whole_rows_with_their_times_and_the_number_of_their_key() -> None:
+    engine = NativeEngine()
+    rows = pa.record_batch(
+        [["b", "a", None, "b"], [5, 4, 5, 2], [1, 2, 3, None], [10, 11, 12, 13]],
+        schema=WIDE,
+    )
+    (answer,) = engine.run(
+        [OpenWindow("w", WIDE, ("w.k",)), Append("w", rows), find_of(["z", "b", None, "a"], low=2, high=6)]
+    )
+    assert answer.schema.names == ["w.k", TS, "w.j", "w.id", KEY]
+    assert answer.schema.types == [*WIDE.types, pa.int64()]
+    assert sorted(zip(*[column.to_pylist() for column in answer.columns], strict=True), key=lambda row: row[1]) == [
+        ("b", 2, None, 13, 1),
+        ("a", 4, 2, 11, 3),
+        ("b", 5, 1, 10, 1),
+    ]
+
+
+TIMES = [-(2**63), -(2**63) + 1, -1, 0, 0, 1, 2**63 - 2, 2**63 - 1]
+BOUNDS = [-(2**64), -(2**63) - 1, -(2**63), -(2**63) + 1, -1, 0, 1, 2, 2**63 - 2, 2**63 - 1, 2**63, 2**63 + 1, 2**65]
+
+
+@pytest.mark.parametrize("low", BOUNDS)
+def test_find_takes_any_bounds(low: int) -> None:
+    judge = Judge(SCHEMA, ("w.k",))
+    judge.append(append_of(*TIMES).rows)
+    for high in BOUNDS:
+        answer = judge.find(pa.record_batch({"k": ["a"]}), low, high)
+        assert sorted(answer[TS].to_pylist()) == [ts for ts in TIMES if low <= ts < high]
+
+
+@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+def test_find_of_no_keys_gives_no_rows_of_the_right_columns(kind: pa.DataType, filled: bool) -> None:
+    schema = pa.schema(
+        [
+            pa.field("w.k", kind, metadata={"a": "b"}),
+            pa.field(TS, pa.int64(), nullable=False),
+            ("w.p", pa.string_view()),
+        ]
+    )
+    judge = Judge(schema, ("w.k",))
+    if filled:
+        judge.append(pa.record_batch([pa.nulls(1, pa.int64()).fill_null(1).cast(kind), [1], ["x"]], schema=schema))
+    for wanted in (pa.nulls(0, kind), pa.nulls(1, kind), pa.array([7], pa.int64()).cast(kind)):
+        answer = judge.find(pa.record_batch({"k": wanted}), -9, 9)
+        assert answer.num_rows == 0
+        assert answer.schema.field("w.k").metadata == {b"a": b"b"}
+        assert not answer.schema.field(TS).nullable
+
+
+def test_probes_and_finds_take_effect_and_answer_in_order() -> None:
+    engine = NativeEngine()
+    ops: list[Op] = [OpenWindow("w", SCHEMA, ("w.k",)), find_of(["a"]), append_of(0), probe_of(), find_of(["a"])]
+    ops += [append_of(5, 0), find_of(["b", "a"]), probe_of(), probe_of(), find_of(["a"], high=5), find_of(["b"])]
+    answers = engine.run(ops)
+    assert [answer.num_rows for answer in answers] == [0, 1, 1, 3, 2, 2, 2, 0]
+    assert [KEY in answer.schema.names for answer in answers] == [
+        isinstance(op, Find) for op in ops if isinstance(op, Question)
+    ]
+
+
+def test_the_engine_thread_gives_every_question_its_answer() -> None:
+    delivered: list[Event] = []
+    thread = EngineThread(NativeEngine(), delivered.extend)
+    ops: list[Op] = [OpenWindow("w", SCHEMA, ("w.k",)), append_of(0, 0), probe_of(), find_of(["a"]), Expire("w", 0)]
+    for number, op in enumerate([*ops, find_of(["b"]), probe_of()]):
+        thread.put(RunOp(number, "q", op))
+    thread.start()
+    thread.stop()
+    finished = [event for event in delivered if isinstance(event, ProbeFinished)]
+    assert [(event.op_id, event.rows.num_rows) for event in finished] == [(2, 2), (3, 2), (5, 0), (6, 2)]
+    assert [KEY in event.rows.schema.names for event in finished] == [False, True, True, False]

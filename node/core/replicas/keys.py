@@ -19,6 +19,7 @@ from node.core.errors import PeerProtocolError
 from node.core.fifo import Fifo
 from node.core.hashing import I64
 from node.core.ints import decode_ints, encode_ints
+from node.core.keystore import with_room
 from node.core.keytable import KeyTable, distinct
 from node.core.messages import ReplicaSync
 from node.core.payload import take, take_batch
@@ -59,7 +60,7 @@ class KeyCounts:
         born = rows[new]
         if len(born):
             slots[new] = self.table.add([take(column, born) for column in columns])
-            self._counts = grown(self._counts, self.table.capacity)
+            self._counts = with_room(self._counts, self.table.capacity)
         self._counts[slots] += np.bincount(inverse[inverse >= 0], minlength=len(rows))
         of_tuples = np.append(slots, -1)[inverse]
         self._slots.append(of_tuples)
@@ -184,12 +185,3 @@ def apply_deaths(shape: ReplicaShape, table: KeyTable, dead: I64) -> None:
     if (dead[1:] <= dead[:-1]).any() or not table.is_live(dead).all():
         raise PeerProtocolError(f"replica {shape.name} requires living keys to die, in order; got others")
     table.remove(dead)
-
-
-def grown(array: I64, size: int) -> I64:
-    """The array with room for ``size`` numbers, zero where there was none."""
-    if len(array) >= size:
-        return array
-    room = np.zeros(max(size, 2 * len(array)), array.dtype)
-    room[: len(array)] = array
-    return room

@@ -23,6 +23,7 @@ from node.core.desk import Desk
 from node.core.errors import PeerProtocolError
 from node.core.hashing import I64
 from node.core.ints import decode_ints, encode_ints
+from node.core.keystore import with_room
 from node.core.keytable import KeyTable
 from node.core.messages import Fetch, Fetched, ReplicaSync
 from node.core.payload import take_batch
@@ -33,7 +34,6 @@ from node.core.replicas.keys import (
     apply_births,
     apply_deaths,
     check_progress,
-    grown,
     key_schema,
 )
 from node.core.rows import decode_rows, empty_batch, encode_rows
@@ -63,7 +63,7 @@ class MixedOwner:
         columns = [rows.column(name) for name in self._shape.keys]
         born, slots = self._keys.add(columns)
         self._sent.grow(self._keys.table.capacity)
-        self._born_at = grown(self._born_at, self._keys.table.capacity)
+        self._born_at = with_room(self._born_at, self._keys.table.capacity)
         self._born_at[slots[born]] = self._syncs + 1
         full = np.flatnonzero(slots >= 0)
         full = full[self._sent.get(slots[full])]
@@ -164,8 +164,8 @@ class MixedHolder:
         self._syncs += 1
         born = apply_births(self._shape, self.table, decode_rows(message.born, self._key_schema))
         self._full.grow(self.table.capacity)
-        self._asked = grown(self._asked, self.table.capacity)
-        self._born_at = grown(self._born_at, self.table.capacity)
+        self._asked = with_room(self._asked, self.table.capacity)
+        self._born_at = with_room(self._born_at, self.table.capacity)
         self._born_at[born] = self._syncs
         dead = decode_ints(message.dead, NUMBERS_MAX)
         apply_deaths(self._shape, self.table, dead)
