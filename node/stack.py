@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from node.codec import FrameReader, FrameWriter
 from node.core.effects import Effect, Send
 from node.core.errors import PeerProtocolError
-from node.core.events import Event, MessageReceived, PeerGreeted, PeerStateLost
+from node.core.events import ClockAdvanced, Event, LinkMeasured, MessageReceived, PeerGreeted, PeerStateLost
 from node.core.limits import Limits
-from node.core.link import Frame, Hello, Identity, Kind, Link, LinkNews, Part
+from node.core.link import Frame, Hello, Identity, Link, LinkNews, Pong
 from node.core.site import Site
 from node.core.stream import LocalStream
-from node.wire import decode_about, decode_frame, decode_message, encode_about, encode_frame, encode_message, kind_of
+from node.wire import decode_about, decode_message, encode_about, encode_message, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True)
 class FrameArrived:
-    """Bytes of one frame came on that connection."""
+    """Bytes came on that connection: one shipment of frames, as ``SendFrame`` has them."""
 
     peer: str
     connection: int
@@ -52,11 +53,10 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class SendFrame:
-    """Write these bytes to that connection, after those before."""
+    """Write these bytes, a shipment of frames, to that connection, after those before."""
 
     peer: str
     connection: int
-    kind: Kind
     data: bytes
 
 
@@ -74,14 +74,24 @@ Output = Effect | SendFrame | CloseConnection
 
 
 def caller_of(data: bytes) -> str:
-    """The site that the first frame of an incoming connection says it is from.
+    """The site that the first shipment of an incoming connection says it is from.
 
-    Raises PeerProtocolError if it is no greeting.
+    Raises PeerProtocolError if it does not begin with a greeting.
     """
-    frame = decode_frame(data)
-    if not isinstance(frame, Hello):
-        raise PeerProtocolError(f"a connection requires Hello first; got {type(frame).__name__}")
-    return frame.site
+    first = FrameReader().read(data)[0]
+    if not isinstance(first, Hello):
+        raise PeerProtocolError(f"a connection requires Hello first; got {type(first).__name__}")
+    return first.site
+
+
+class _Connection:
+    """A link's connection: its number, its two contexts, and the frames that leave when the turn is over."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.reader = FrameReader()
+        self.writer = FrameWriter()
+        self.frames: list[Frame] = []
 
 
 class Stack:
@@ -101,7 +111,7 @@ class Stack:
         me = Identity(cluster, tau_ms, site, session, about)
         self.site = Site(site, tau_ms, streams, limits)
         self.links = {peer: Link(me, peer, limits) for peer in sorted(peers)}
-        self._connections: dict[str, int] = {}
+        self._connections: dict[str, _Connection] = {}
         self._out: list[Output] = []
 
     def handle(self, inputs: Iterable[Input], now_us: int) -> list[Output]:
@@ -110,15 +120,17 @@ class Stack:
         for item in inputs:
             match item:
                 case ConnectionOpened():
-                    self._connections[item.peer] = item.connection
+                    # What was to leave on the one before waits in the link again.
+                    self._connections[item.peer] = _Connection(item.connection)
                     self._apply(self.links[item.peer], self.links[item.peer].opened(now_us), events)
                 case ConnectionClosed():
                     self._on_closed(item)
                 case FrameArrived():
-                    self._on_frame(item, now_us, events)
+                    self._on_shipment(item, now_us, events)
                 case TimePassed():
                     for link in self.links.values():
                         self._apply(link, link.tick(now_us), events)
+                    events.append(ClockAdvanced())
                 case _:
                     events.append(item)
         for effect in self.site.handle(events, now_us):
@@ -127,24 +139,33 @@ class Stack:
                 self._apply(link, link.send(kind_of(effect.message), encode_message(effect.message)), events)
             else:
                 self._out.append(effect)
+        for peer, connection in self._connections.items():
+            self._flush(peer, connection)
         out, self._out = self._out, []
         return out
 
     def _on_closed(self, item: ConnectionClosed) -> None:
-        if self._connections.get(item.peer) == item.connection:
+        connection = self._connections.get(item.peer)
+        if connection is not None and connection.number == item.connection:
             del self._connections[item.peer]
             self.links[item.peer].closed(item.reason)
 
-    def _on_frame(self, item: FrameArrived, now_us: int, events: list[Event]) -> None:
-        if self._connections.get(item.peer) != item.connection:
+    def _on_shipment(self, item: FrameArrived, now_us: int, events: list[Event]) -> None:
+        connection = self._connections.get(item.peer)
+        if connection is None or connection.number != item.connection:
             return
         link = self.links[item.peer]
         try:
-            frame = decode_frame(item.data)
+            frames = connection.reader.read(item.data)
         except PeerProtocolError as error:
             self._close(link, str(error))
             return
-        self._apply(link, link.received(frame, now_us), events)
+        for frame in frames:
+            self._apply(link, link.received(frame, now_us), events)
+            if self._connections.get(item.peer) is not connection:
+                return
+            if isinstance(frame, Pong) and link.rtt_us is not None:
+                events.append(LinkMeasured(item.peer, link.rtt_us))
 
     def _apply(self, link: Link, news: LinkNews, events: list[Event]) -> None:
         if news.peer_restarted:
@@ -158,17 +179,19 @@ class Stack:
             # The link has counted this message as received, so it will not come again.
             events.append(PeerStateLost(link.peer, f"sent what cannot be read: {error}"))
             news.close = str(error)
-        for frame in news.frames:
-            self._send(link, frame)
+        if news.frames:
+            self._connections[link.peer].frames += news.frames
         if news.close is not None:
             self._close(link, news.close)
 
-    def _send(self, link: Link, frame: Frame) -> None:
-        kind = frame.kind if isinstance(frame, Part) else Kind.CONTROL
-        self._out.append(SendFrame(link.peer, self._connections[link.peer], kind, encode_frame(frame)))
+    def _flush(self, peer: str, connection: _Connection) -> None:
+        for shipment in connection.writer.write(connection.frames):
+            self._out.append(SendFrame(peer, connection.number, shipment))
+        connection.frames.clear()
 
     def _close(self, link: Link, reason: str) -> None:
         connection = self._connections.pop(link.peer, None)
         link.closed(reason)
         if connection is not None:
-            self._out.append(CloseConnection(link.peer, connection, reason))
+            self._flush(link.peer, connection)
+            self._out.append(CloseConnection(link.peer, connection.number, reason))

@@ -1,12 +1,18 @@
-"""Core values to protobuf bytes and back. The only translator, and pure: the simulator uses it too.
+"""Core messages to bytes and back. The only translator, and pure: the simulator uses it too.
 
 Every field that comes in is checked for presence and range here, so that the
 core sees only values it could have made itself.
+
+A message is laid out for the compressor and for ``node.codec``:
+
+    count, numbers (8 bytes each)   ticks and times: what differs from message to message
+    length, protobuf                whose query, which walk: what is mostly the same
+    blobs, lengths before all but the last    rows, keys, answers: encoded already
 """
 
 from __future__ import annotations
 
-import zlib
+import struct
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -15,15 +21,45 @@ from google.protobuf.message import DecodeError
 from node.core import link as frames
 from node.core.errors import LocalProtocolError, PeerProtocolError
 from node.core.link import Frame, Kind
-from node.core.messages import Carry, Done, Drop, Failed, Message, Prepare, Prepared, Refused, Rows, Start, Sync
+from node.core.messages import (
+    AskMatches,
+    Carry,
+    Done,
+    Drop,
+    Failed,
+    Fetch,
+    Fetched,
+    KeyAnswer,
+    Message,
+    Prepare,
+    Prepared,
+    Refused,
+    ReplicaSync,
+    Rows,
+    Start,
+    Sync,
+    TupleAnswer,
+)
 from node.core.ticks import TICK_END, TICK_MIN, Span
+from node.core.varint import decode_varint, encode_varint, signed
 from node.rpc import link_pb2 as pb
-from planner.model import Algorithm, Sequence, Step, StreamInfo, TimeUnit
+from planner.model import Algorithm, Policy, PolicyName, Sequence, Step, StreamInfo, TimeUnit
 
-#: What follows every frame.
-CHECKSUM_BYTES = 4
+_KINDS: dict[type[Message], Kind] = {
+    AskMatches: Kind.KEYS,
+    Fetch: Kind.KEYS,
+    KeyAnswer: Kind.KEY_ANSWERS,
+    Carry: Kind.TUPLES,
+    TupleAnswer: Kind.TUPLES,
+    Fetched: Kind.TUPLES,
+    Sync: Kind.SYNC,
+    ReplicaSync: Kind.SYNC,
+    Rows: Kind.RESULTS,
+}
 
-_KINDS: dict[type[Message], Kind] = {Carry: Kind.TUPLES, Sync: Kind.SYNC, Rows: Kind.RESULTS}
+#: Event times and durations lie within this of zero: sums of two of them do not overflow.
+_TIME_MAX = 2**62
+_MASK = 2**64 - 1
 
 
 def kind_of(message: Message) -> Kind:
@@ -33,21 +69,11 @@ def kind_of(message: Message) -> Kind:
 
 # -- frames -----------------------------------------------------------------------------------
 
-
-def sealed(body: bytes) -> bytes:
-    """The body with its CRC-32 behind it: all of a frame is covered, numbers and acknowledgements too."""
-    return body + zlib.crc32(body).to_bytes(CHECKSUM_BYTES, "little")
+RareFrame = frames.Hello | frames.Ping | frames.Pong | frames.Refuse
 
 
-def _unsealed(data: bytes) -> bytes:
-    body, seal = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
-    if zlib.crc32(body).to_bytes(CHECKSUM_BYTES, "little") != seal:
-        raise PeerProtocolError(f"a frame requires a checksum that fits; got {len(data)} bytes that are damaged")
-    return body
-
-
-def encode_frame(frame: Frame) -> bytes:
-    """One frame as bytes."""
+def encode_frame(frame: RareFrame) -> bytes:
+    """One frame that is neither a part nor an acknowledgement (those are ``node.codec``'s) as bytes."""
     out = pb.Frame()
     match frame:
         case frames.Hello():
@@ -64,35 +90,25 @@ def encode_frame(frame: Frame) -> bytes:
                     about=frame.about,
                 )
             )
-        case frames.Part():
-            part = out.part
-            part.seq, part.kind, part.more = frame.seq, frame.kind, frame.more
-            part.payload, part.ack = frame.payload, frame.ack
-        case frames.Ack():
-            out.ack = frame.expects
         case frames.Ping():
             out.ping = frame.sent_at_us
         case frames.Pong():
             out.pong = frame.sent_at_us
         case frames.Refuse():
             out.refuse = frame.reason
-    return sealed(out.SerializeToString())
+    return out.SerializeToString()
 
 
 def decode_frame(data: bytes) -> Frame:
-    """One frame from bytes.
+    """One such frame from bytes.
 
-    Raises PeerProtocolError if they are not a frame.
+    Raises PeerProtocolError if they are none.
     """
     frame = pb.Frame()
-    _parse(frame, _unsealed(data), "a frame")
+    _parse(frame, data, "a frame")
     match frame.WhichOneof("body"):
         case "hello":
             return _hello(frame.hello)
-        case "part":
-            return _part(frame.part)
-        case "ack":
-            return frames.Ack(frame.ack)
         case "ping":
             return frames.Ping(frame.ping)
         case "pong":
@@ -116,95 +132,223 @@ def _hello(hello: pb.Hello) -> frames.Hello:
     )
 
 
-def _part(part: pb.Part) -> frames.Part:
-    return frames.Part(part.seq, _kind(part.kind), part.more, part.payload, part.ack)
-
-
-def _kind(number: int) -> Kind:
-    try:
-        return Kind(number)
-    except ValueError:
-        raise PeerProtocolError(f"a part requires a kind up to {max(Kind)}; got {number}") from None
-
-
 # -- messages ---------------------------------------------------------------------------------
 
 
-def encode_message(message: Message) -> bytes:  # noqa: C901 - a flat table reads best
+def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912, PLR0915 - a flat table reads best
     """One message as bytes."""
     out = pb.Message(query_id=message.query_id)
+    numbers: tuple[int, ...] = ()
+    blobs: tuple[bytes, ...] = ()
     match message:
         case Prepare():
             prepare = out.prepare
             prepare.text, prepare.sink = message.text, message.sink
             prepare.streams.extend(_stream_out(stream) for stream in message.streams)
             prepare.sequences.extend(_sequence_out(sequence) for sequence in message.sequences)
+            prepare.policy.CopyFrom(pb.Policy(name=message.policy.name, delta_us=message.policy.delta_us))
         case Prepared():
-            out.prepared.CopyFrom(pb.Prepared(frontier=message.frontier, origin_ms=message.origin_ms))
+            round_trips = [pb.RoundTrip(site=site, rtt_us=rtt_us) for site, rtt_us in message.rtt_us]
+            prepared = pb.Prepared(frontier=message.frontier, origin_ms=message.origin_ms, round_trips=round_trips)
+            out.prepared.CopyFrom(prepared)
         case Refused():
             out.refused = message.reason
         case Start():
-            out.start.CopyFrom(pb.Start(tick=message.tick, origin_ms=message.origin_ms))
+            out.start.CopyFrom(pb.Start(tick=message.tick, origin_ms=message.origin_ms, delta_us=message.delta_us))
         case Drop():
             out.drop.SetInParent()
         case Failed():
             out.failed = message.reason
         case Sync():
-            out.sync.alias, out.sync.rows = message.alias, message.rows
-            _span_out(out.sync.span, message.span)
+            out.sync = message.alias
+            numbers, blobs = _span_out(message.span), (message.rows,)
         case Carry():
-            carry = out.carry
-            carry.head, carry.step, carry.rows = message.head, message.step, message.rows
-            carry.sealed_at_us = message.sealed_at_us
-            _span_out(carry.span, message.span)
+            _place_out(out.carry, message)
+            numbers, blobs = (*_span_out(message.span), message.sealed_at_us), (message.rows,)
+        case AskMatches():
+            _place_out(out.ask_matches, message)
+            times = (message.sealed_at_us, message.low_ts, message.high_ts - message.low_ts)
+            numbers, blobs = (*_span_out(message.span), *times), (message.keys,)
+        case KeyAnswer():
+            _place_out(out.key_answer, message)
+            numbers, blobs = _span_out(message.span), (message.matches,)
+        case TupleAnswer():
+            _place_out(out.tuple_answer, message)
+            numbers, blobs = _span_out(message.span), (message.rows,)
+        case ReplicaSync():
+            out.replica_sync = message.replica
+            numbers = (message.frontier, message.before)
+            blobs = (message.times, message.born, message.dead, message.full)
+        case Fetch():
+            out.fetch = message.replica
+            numbers, blobs = (message.seen,), (message.slots,)
+        case Fetched():
+            out.fetched = message.replica
+            blobs = (message.rows,)
         case Rows():
-            rows = out.rows
-            rows.head, rows.rows, rows.sealed_at_us = message.head, message.rows, message.sealed_at_us
-            _span_out(rows.span, message.span)
+            out.rows = message.head
+            numbers, blobs = (*_span_out(message.span), message.sealed_at_us), (message.rows,)
         case Done():
-            out.done.frontiers.extend(pb.Frontier(head=head, tick=tick) for head, tick in message.frontiers)
+            out.done.heads.extend(head for head, _ in message.frontiers)
             out.done.SetInParent()
-    return out.SerializeToString()
+            numbers = tuple(tick for _, tick in message.frontiers)
+    return _pack(numbers, out.SerializeToString(), blobs)
 
 
-def decode_message(data: bytes) -> Message:  # noqa: C901
+def _pack(numbers: tuple[int, ...], body: bytes, blobs: tuple[bytes, ...]) -> bytes:
+    head = encode_varint(len(numbers)) + struct.pack(f"<{len(numbers)}Q", *(number & _MASK for number in numbers))
+    lengths = (encode_varint(len(blob)) for blob in blobs[:-1])
+    return b"".join((head, encode_varint(len(body)), body, *lengths, *blobs))
+
+
+def decode_message(data: bytes) -> Message:  # noqa: C901, PLR0912
     """One message from bytes.
 
     Raises PeerProtocolError if they are not a message.
     """
+    numbers, body, rest = _unpack(data)
     message = pb.Message()
-    _parse(message, data, "a message")
+    _parse(message, body, "a message")
     query_id = message.query_id
     match message.WhichOneof("body"):
         case "prepare":
-            return _prepare(query_id, message.prepare)
+            found: Message = _prepare(query_id, message.prepare)
         case "prepared":
-            prepared = message.prepared
-            return Prepared(query_id, _tick(prepared.frontier), _origin(prepared))
+            found = _prepared(query_id, message.prepared)
         case "refused":
-            return Refused(query_id, message.refused)
+            found = Refused(query_id, message.refused)
         case "start":
-            return Start(query_id, _tick(message.start.tick), _origin(message.start))
+            start = message.start
+            found = Start(query_id, _tick(start.tick), _origin(start), _duration(start.delta_us))
         case "drop":
-            return Drop(query_id)
+            found = Drop(query_id)
         case "failed":
-            return Failed(query_id, message.failed)
+            found = Failed(query_id, message.failed)
         case "sync":
-            return Sync(query_id, message.sync.alias, _span(message.sync.span), message.sync.rows)
+            found = Sync(query_id, message.sync, numbers.span(), rest.blob())
         case "carry":
-            carry = message.carry
-            return Carry(query_id, carry.head, _span(carry.span), carry.step, carry.sealed_at_us, carry.rows)
+            place = message.carry
+            found = Carry(query_id, place.head, numbers.span(), place.step, numbers.take(), rest.blob())
+        case "ask_matches":
+            found = _ask_matches(query_id, message.ask_matches, numbers, rest.blob())
+        case "key_answer":
+            place = message.key_answer
+            found = KeyAnswer(query_id, place.head, numbers.span(), place.step, rest.blob())
+        case "tuple_answer":
+            place = message.tuple_answer
+            found = TupleAnswer(query_id, place.head, numbers.span(), place.step, rest.blob())
+        case "replica_sync":
+            frontier, before = _tick(numbers.take()), _event_time(numbers.take())
+            found = ReplicaSync(query_id, message.replica_sync, frontier, before, *rest.blobs(4))
+        case "fetch":
+            found = Fetch(query_id, message.fetch, _count(numbers.take()), rest.blob())
+        case "fetched":
+            found = Fetched(query_id, message.fetched, rest.blob())
         case "rows":
-            rows = message.rows
-            return Rows(query_id, rows.head, _span(rows.span), rows.sealed_at_us, rows.rows)
+            found = Rows(query_id, message.rows, numbers.span(), numbers.take(), rest.blob())
         case "done":
-            return Done(query_id, tuple((front.head, _tick(front.tick)) for front in message.done.frontiers))
-    raise PeerProtocolError("a message requires a body that this version knows; got none")
+            found = Done(query_id, tuple((head, _tick(numbers.take())) for head in message.done.heads))
+        case _:
+            raise PeerProtocolError("a message requires a body that this version knows; got none")
+    numbers.check_empty()
+    rest.check_empty()
+    return found
+
+
+class _Numbers:
+    """The numbers of a message, taken one by one."""
+
+    def __init__(self, numbers: tuple[int, ...]) -> None:
+        self._numbers = numbers
+        self._next = 0
+
+    def take(self) -> int:
+        if self._next == len(self._numbers):
+            raise PeerProtocolError(f"a message requires more numbers than {self._next}; got no more")
+        self._next += 1
+        return self._numbers[self._next - 1]
+
+    def span(self) -> Span:
+        first = self.take()
+        try:
+            return Span(first, signed(first + self.take()))
+        except LocalProtocolError as error:
+            raise PeerProtocolError(str(error)) from None
+
+    def check_empty(self) -> None:
+        if self._next != len(self._numbers):
+            raise PeerProtocolError(f"a message requires {self._next} numbers; got {len(self._numbers)}")
+
+
+class _Blobs:
+    """What is behind a message's protobuf."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+
+    def blob(self) -> bytes:
+        """The only one, or the last."""
+        at, self._at = self._at, len(self._data)
+        return self._data[at:]
+
+    def blobs(self, count: int) -> tuple[bytes, ...]:
+        """All of them: the lengths of all but the last come first."""
+        lengths = []
+        for _ in range(count - 1):
+            length, self._at = decode_varint(self._data, self._at)
+            lengths.append(length)
+        if sum(lengths) > len(self._data) - self._at:
+            raise PeerProtocolError(f"a message requires blobs of {lengths} bytes; got {len(self._data) - self._at}")
+        out = []
+        for length in lengths:
+            out.append(self._data[self._at : self._at + length])
+            self._at += length
+        return (*out, self.blob())
+
+    def check_empty(self) -> None:
+        if self._at != len(self._data):
+            raise PeerProtocolError(f"a message requires no blob; got one of {len(self._data) - self._at} bytes")
+
+
+def _unpack(data: bytes) -> tuple[_Numbers, bytes, _Blobs]:
+    count, at = decode_varint(data, 0)
+    if count > (len(data) - at) // 8:
+        raise PeerProtocolError(f"a message requires {count} numbers; got {len(data)} bytes")
+    numbers = struct.unpack_from(f"<{count}q", data, at)
+    length, at = decode_varint(data, at + 8 * count)
+    if length > len(data) - at:
+        raise PeerProtocolError(f"a message requires a body of {length} bytes; got {len(data) - at}")
+    return _Numbers(numbers), data[at : at + length], _Blobs(data, at + length)
 
 
 def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
     sequences = tuple(_sequence(sequence) for sequence in prepare.sequences)
-    return Prepare(query_id, prepare.text, prepare.sink, sequences, _streams(prepare.streams))
+    streams, policy = _streams(prepare.streams), _policy(prepare.policy)
+    return Prepare(query_id, prepare.text, prepare.sink, sequences, streams, policy)
+
+
+def _prepared(query_id: str, prepared: pb.Prepared) -> Prepared:
+    rtt_us = tuple((trip.site, _duration(trip.rtt_us)) for trip in prepared.round_trips)
+    return Prepared(query_id, _tick(prepared.frontier), _origin(prepared), rtt_us)
+
+
+def _policy(policy: pb.Policy) -> Policy:
+    try:
+        name = PolicyName(policy.name)
+    except ValueError:
+        raise PeerProtocolError(f"a policy requires a name that this version knows; got {policy.name!r}") from None
+    return Policy(name, _duration(policy.delta_us) if policy.HasField("delta_us") else None)
+
+
+def _ask_matches(query_id: str, place: pb.Place, numbers: _Numbers, keys: bytes) -> AskMatches:
+    span, sealed_at_us, low_ts = numbers.span(), numbers.take(), _event_time(numbers.take())
+    high_ts = _event_time(signed(low_ts + numbers.take()))
+    return AskMatches(query_id, place.head, span, place.step, sealed_at_us, low_ts, high_ts, keys)
+
+
+def _place_out(out: pb.Place, message: Carry | AskMatches | KeyAnswer | TupleAnswer) -> None:
+    out.head, out.step = message.head, message.step
 
 
 def _origin(holder: pb.Prepared | pb.Start) -> int | None:
@@ -217,15 +361,26 @@ def _tick(tick: int) -> int:
     return tick
 
 
-def _span_out(out: pb.Span, span: Span) -> None:
-    out.first, out.end = span.first, span.end
+def _event_time(ts: int) -> int:
+    if not -_TIME_MAX <= ts <= _TIME_MAX:
+        raise PeerProtocolError(f"an event time requires a number within {_TIME_MAX} of zero; got {ts}")
+    return ts
 
 
-def _span(span: pb.Span) -> Span:
-    try:
-        return Span(span.first, span.end)
-    except LocalProtocolError as error:
-        raise PeerProtocolError(str(error)) from None
+def _duration(duration_us: int) -> int:
+    if duration_us > _TIME_MAX:
+        raise PeerProtocolError(f"a duration requires at most {_TIME_MAX} us; got {duration_us}")
+    return duration_us
+
+
+def _count(count: int) -> int:
+    if count < 0:
+        raise PeerProtocolError(f"a count requires a number from 0 on; got {count}")
+    return count
+
+
+def _span_out(span: Span) -> tuple[int, int]:
+    return span.first, span.end - span.first
 
 
 # -- what sites say about themselves ----------------------------------------------------------

@@ -35,7 +35,7 @@ class FrontierGate:
 
     def passed(self, window: WindowState, done: int) -> int | None:
         """No row with an event time before this will use the window; None when nothing is known."""
-        return None if done <= TICK_MIN else tick_start(done, window.tau)
+        return _done_ts(window, done)
 
     def on_clock(self) -> None:
         """Time passed."""
@@ -67,11 +67,13 @@ class DeltaGate:
         self.on_clock()
 
     def passed(self, window: WindowState, done: int) -> int | None:
-        if done >= TICK_END:
-            return TICK_END
+        # What the sink is done with has passed under any policy; nothing else tells W' of a time window.
+        passed = _done_ts(window, done)
         if not TICK_MIN < window.frontier < TICK_END:
-            return None
-        return window.sealed_ts - 2 * self._delta
+            return passed
+        # The oldest row of a walk is a tick older than the end of its batch.
+        by_clock = window.sealed_ts - window.tau - 2 * self._delta
+        return by_clock if passed is None else max(passed, by_clock)
 
     def on_clock(self) -> None:
         while self._due and self._due[0][0] <= self._now_us():
@@ -79,3 +81,8 @@ class DeltaGate:
 
 
 Gate = FrontierGate | DeltaGate
+
+
+def _done_ts(window: WindowState, done: int) -> int | None:
+    """The event time up to which the sink is done; None at the very beginning."""
+    return None if done <= TICK_MIN else tick_start(done, window.tau)

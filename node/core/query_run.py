@@ -42,8 +42,9 @@ from node.core.payload import take_batch
 from node.core.replicas.keys import KeysHolder
 from node.core.replicas.mixed import MixedHolder, MixedOwner
 from node.core.replicas.reduced import ReducedHolder
-from node.core.rows import decode_rows, empty_batch, encode_rows, encoded_size
+from node.core.rows import decode_rows, empty_batch, encode_rows
 from node.core.sealer import Batch
+from node.core.ship_all import ShipAllMeter
 from node.core.status import ProbeCounts, ReplicaStatus
 from node.core.ticks import TICK_END, TICK_MIN, Span, tick_start
 from node.core.view import View, view_schema
@@ -91,8 +92,8 @@ class QueryRun:
         #: Walks that ended here, at the sink: nothing to send.
         self.finished: list[Walk] = []
         self.backlogs = {alias: Backlog() for alias in self.local_aliases}
-        #: What shipping every tuple of the local streams to the sink would have cost, in encoded bytes.
-        self.ship_all_bytes = dict.fromkeys(self.local_aliases, 0)
+        #: What shipping every tuple of the local streams to the sink would have cost.
+        self._ship_all = {alias: ShipAllMeter() for alias in self.local_aliases}
         self.rows_in = dict.fromkeys(self.local_aliases, 0)
 
     @property
@@ -105,6 +106,11 @@ class QueryRun:
 
     def replica_statuses(self) -> list[ReplicaStatus]:
         return self._parts.statuses() if self._parts else []
+
+    @property
+    def ship_all_bytes(self) -> dict[str, int]:
+        """What shipping every tuple of the local streams to the sink would have cost, compressed."""
+        return {alias: meter.nbytes for alias, meter in self._ship_all.items()}
 
     @property
     def probe_counts(self) -> ProbeCounts:
@@ -167,7 +173,7 @@ class QueryRun:
         self.backlogs[alias].add(span.end, rows.nbytes)
         self.rows_in[alias] += rows.num_rows
         if self._site != self.plan.sink:
-            self.ship_all_bytes[alias] += encoded_size(rows)
+            self._ship_all[alias].add(rows)
 
     def on_clock(self) -> None:
         """Time passed."""

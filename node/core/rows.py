@@ -1,22 +1,50 @@
-"""Rows on the wire: Arrow record batches without their schema, which both ends derive from the plan.
+"""Rows on the wire: one column after another, without their schema, which both ends derive from the plan.
+
+    number of rows, columns (``columns.py``)
 
 What a peer sends is never trusted. The frame's checksum has caught accidents;
-here the structure is validated in full, because a damaged Arrow buffer that is
-used unchecked can crash the process.
+here counts, lengths and numbers are checked before anything is made from them,
+and the columns are validated in full, because a damaged Arrow buffer that is used
+unchecked can crash the process.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from node.core.errors import PeerProtocolError
+from node.core.columns import ColumnReader, encode_column, same_as
+from node.core.errors import PeerProtocolError, QueryFailedError
+from node.core.varint import decode_varint, encode_varint
+
+#: A column of one value costs the same for any number of rows, so bytes do not bound rows. These do:
+#: 16 million rows, and 128 million values, which are 1 GiB of whole numbers.
+ROWS_MAX = 2**24
+VALUES_MAX = 2**27
+
+
+class TooManyRowsError(QueryFailedError):
+    """More rows at once than may travel."""
 
 
 def encode_rows(rows: pa.RecordBatch) -> bytes:
-    """The rows as bytes; no rows are no bytes."""
+    """The rows as bytes; no rows are no bytes.
+
+    Raises TooManyRowsError beyond ROWS_MAX and VALUES_MAX.
+    """
     if rows.num_rows == 0:
         return b""
-    return rows.serialize().to_pybytes()  # type: ignore[no-any-return]
+    if not _fits(rows.num_rows, rows.num_columns):
+        raise TooManyRowsError(
+            f"rows of one message require at most {ROWS_MAX} and {VALUES_MAX} values; got {rows.num_rows} rows of "
+            f"{rows.num_columns} columns: a smaller tau or window makes smaller batches"
+        )
+    columns: list[bytes] = []
+    out = [encode_varint(rows.num_rows)]
+    for column in rows.columns:
+        data = encode_column(column)
+        out.append(same_as(columns.index(data)) if data in columns else data)
+        columns.append(data)
+    return b"".join(out)
 
 
 def decode_rows(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -26,21 +54,29 @@ def decode_rows(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """
     if not data:
         return empty_batch(schema)
-    try:
-        rows = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
-        rows.validate(full=True)
-    except (pa.ArrowException, ValueError, OSError, EOFError) as error:
-        raise PeerProtocolError(f"rows require columns {schema.names}; got bytes that are not: {error}") from error
-    if rows.num_rows == 0:
+    count, at = decode_varint(data, 0)
+    if count == 0:
         raise PeerProtocolError("rows require at least one row when bytes are sent; got 0")
+    if not _fits(count, len(schema)):
+        raise PeerProtocolError(f"rows require at most {ROWS_MAX} and {VALUES_MAX} values; got {count} rows")
+    reader = ColumnReader(data, at, count)
+    try:
+        columns = [reader.read(field.type) for field in schema]
+        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+        rows.validate(full=True)
+    except PeerProtocolError as error:
+        raise PeerProtocolError(f"rows require columns {schema.names}; got bytes that are not: {error}") from None
+    except (pa.ArrowException, ValueError, OSError, EOFError, StopIteration) as error:
+        raise PeerProtocolError(f"rows require columns {schema.names}; got bytes that are not: {error}") from error
+    if reader.at != len(data):
+        raise PeerProtocolError(f"rows require columns {schema.names}; got {len(data) - reader.at} bytes too many")
     return rows
+
+
+def _fits(rows: int, columns: int) -> bool:
+    return rows <= ROWS_MAX and rows * columns <= VALUES_MAX
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     """No rows of ``schema``."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-
-
-def encoded_size(rows: pa.RecordBatch) -> int:
-    """How many bytes ``encode_rows`` would give, without encoding."""
-    return pa.ipc.get_record_batch_size(rows) if rows.num_rows else 0

@@ -16,11 +16,12 @@ from typing import Protocol, cast
 
 import grpc
 
+from node.codec import FrameWriter, shares_of
 from node.core.errors import PeerProtocolError
-from node.core.link import Kind, Refuse
+from node.core.limits import MIB
+from node.core.link import Refuse
 from node.io.ledger import LinkLedger
 from node.stack import CloseConnection, ConnectionClosed, ConnectionOpened, FrameArrived, Input, SendFrame, caller_of
-from node.wire import decode_frame, encode_frame
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,13 @@ CONNECT_METHOD = "/narrows.Link/Connect"
 
 _BACKOFF_S_FIRST = 0.1
 _BACKOFF_S_MAX = 5.0
+
+#: The peer may always send as much as a link keeps in flight. Without this gRPC would find out by itself how much,
+#: with pings that cost bytes.
+_WINDOW_OPTIONS = (
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 8 * MIB),
+)
 
 #: Pings both ends agree on: the client pings every 20 s, the server allows one every 10 s. Without
 #: ``ping_timeout_ms`` a hung peer goes unnoticed for over a minute. Compression is the payload's matter.
@@ -41,6 +49,7 @@ CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_reconnect_backoff_ms", 5_000),
     ("grpc.compression_enabled_algorithms_bitset", 1),
+    *_WINDOW_OPTIONS,
 )
 SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -48,6 +57,7 @@ SERVER_OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.compression_enabled_algorithms_bitset", 1),
+    *_WINDOW_OPTIONS,
 )
 
 _LAST = None
@@ -69,7 +79,7 @@ class Connection:
 
     peer: str
     number: int
-    outbox: asyncio.Queue[tuple[Kind, bytes] | None] = field(default_factory=asyncio.Queue)
+    outbox: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     closing: str = ""
 
 
@@ -105,7 +115,7 @@ class Transport:
     def send(self, effect: SendFrame) -> None:
         connection = self._connections.get(effect.connection)
         if connection is not None:
-            connection.outbox.put_nowait((effect.kind, effect.data))
+            connection.outbox.put_nowait(effect.data)
 
     def close(self, effect: CloseConnection) -> None:
         connection = self._connections.get(effect.connection)
@@ -146,19 +156,19 @@ class Transport:
     # -- answering ----------------------------------------------------------------------------
 
     async def answer(self, _: AsyncIterator[bytes], context: ByteStream) -> None:
-        """A peer dialled us: its first frame says who it is."""
+        """A peer dialled us: its first shipment says who it is."""
         first = await context.read()
         if not isinstance(first, bytes):
             return
         try:
             peer = caller_of(first)
         except PeerProtocolError as error:
-            await context.write(encode_frame(Refuse(str(error))))
+            await context.write(_refusal(str(error)))
             return
         if peer not in self._peers:
             known = ", ".join(sorted(self._peers)) or "none"
             reason = f"site {self._site} requires a peer among {known}; got {peer!r}"
-            await context.write(encode_frame(Refuse(reason)))
+            await context.write(_refusal(reason))
             return
         self.ledgers[peer].count_answered()
         connection = self._open(peer)
@@ -193,13 +203,13 @@ class Transport:
 
     async def _write(self, connection: Connection, stream: ByteStream) -> str:
         ledger = self.ledgers[connection.peer]
-        while (item := await connection.outbox.get()) is not _LAST:
-            kind, data = item
+        while (data := await connection.outbox.get()) is not _LAST:
+            # Before it is written: what comes while it is on its way is after it, for the ledger too.
+            ledger.count_sent(shares_of(data))
             try:
                 await stream.write(data)
             except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, grpc.RpcError) as error:
                 return _cause(error)
-            ledger.count_sent(kind, len(data))
         return connection.closing or "closed here"
 
     async def _read(self, connection: Connection, stream: ByteStream) -> str:
@@ -211,15 +221,13 @@ class Transport:
         return f"closed by {connection.peer}"
 
     def _received(self, connection: Connection, data: bytes) -> None:
-        self.ledgers[connection.peer].count_received(_kind_of(data), len(data))
+        self.ledgers[connection.peer].count_received(shares_of(data))
         self._put([FrameArrived(connection.peer, connection.number, data)])
 
 
-def _kind_of(data: bytes) -> Kind:
-    try:
-        return getattr(decode_frame(data), "kind", Kind.CONTROL)
-    except PeerProtocolError:
-        return Kind.CONTROL
+def _refusal(reason: str) -> bytes:
+    (shipment,) = FrameWriter().write([Refuse(reason)])
+    return shipment
 
 
 def _cause(error: BaseException) -> str:

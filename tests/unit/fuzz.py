@@ -32,10 +32,12 @@ SCHEMA = pa.schema(
         ("pair", pa.struct([("x", pa.float64()), ("y", pa.large_binary())])),
         ("word", pa.string_view()),
         ("kind", pa.dictionary(pa.int8(), pa.string())),
+        ("size", pa.float64()),
+        ("code", pa.binary(5)),
+        ("same", pa.int16()),
+        ("city", pa.large_string()),
     ]
 )
-#: Dictionaries do not travel: a stream with one is decoded to its values first.
-PLAIN = pa.schema([field for field in SCHEMA if field.name != "kind"])
 
 
 def some_rows() -> pa.RecordBatch:
@@ -50,10 +52,15 @@ def some_rows() -> pa.RecordBatch:
                 "list": list(range(number)) if number != 5 else None,
                 "pair": {"x": number / 3, "y": b"y" * number},
                 "word": "w" * (number * 4),
+                "kind": "ab"[number % 2],
+                "size": number / 4,
+                "code": bytes((number,)) * 5,
+                "same": number,
+                "city": ["Ulm", "Bonn", None][number % 3],
             }
-            for number in range(8)
+            for number in [*range(8), *range(8), *range(8)]
         ],
-        schema=PLAIN,
+        schema=SCHEMA,
     )
 
 
@@ -92,9 +99,9 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
 
 
 def take_rows(data: bytes) -> None:
-    rows = decode_rows(data, PLAIN)
+    rows = decode_rows(data, SCHEMA)
     rows.validate(full=True)
-    assert rows.schema == PLAIN
+    assert rows.schema == SCHEMA
     rows.drop_columns(["when"]).to_pydict()  # Python has no words for most instants
 
 

@@ -6,13 +6,14 @@ from collections import deque
 
 import pytest
 
-from node.core.effects import BlamePeer, QueryState, ReadSource, ReportQuery, RunOp, StoreRows
+from node.codec import FrameReader, FrameWriter, shares_of
+from node.core.effects import BlamePeer, Effect, QueryState, ReadSource, ReportQuery, RunOp, StoreRows
 from node.core.engine import Probe
 from node.core.errors import PeerProtocolError
-from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.events import ClockAdvanced, Event, LinkMeasured, ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
-from node.core.link import Ack, Hello, Kind, LinkState, Part, Ping
-from node.core.messages import Prepare
+from node.core.link import Ack, Frame, Hello, Kind, LinkState, Part, Ping, Pong, Refuse
+from node.core.messages import Prepare, Start
 from node.core.stream import LocalStream
 from node.stack import (
     CloseConnection,
@@ -26,7 +27,7 @@ from node.stack import (
     TimePassed,
     caller_of,
 )
-from node.wire import decode_frame, encode_frame, encode_message, sealed
+from node.wire import encode_message
 from planner.model import Algorithm, StreamInfo
 from planner.plans import forced_plan
 from planner.sql import parse_query
@@ -49,6 +50,8 @@ class Nodes:
         self.wire: deque[tuple[str, SendFrame]] = deque()
         self.outputs: list[tuple[str, Output]] = []
         self.rows: list[dict[str, int]] = []
+        #: A copy of each direction's reader, to look at what is on the wire.
+        self.readers = {site: FrameReader() for site in STREAMS}
 
     def new(self, site: str, session: int, cluster: str = "c") -> Stack:
         streams = [LocalStream(STREAMS[site])]
@@ -56,11 +59,11 @@ class Nodes:
 
     def give(self, site: str, *inputs: Input) -> list[Output]:
         outputs = self.stacks[site].handle(inputs, self.now_us)
+        self.outputs += [(site, output) for output in outputs]
+        # Before anything else happens: what was sent in this turn is before what the next one sends.
+        self.wire += [(site, output) for output in outputs if isinstance(output, SendFrame)]
         for output in outputs:
-            self.outputs.append((site, output))
             match output:
-                case SendFrame():
-                    self.wire.append((site, output))
                 case RunOp():
                     answers = self.engines[site].run([output.op])
                     if isinstance(output.op, Probe):
@@ -74,14 +77,27 @@ class Nodes:
 
     def connect(self) -> None:
         self.connection += 1
+        self.readers = {site: FrameReader() for site in STREAMS}
         for site, peer in PEER.items():
             self.give(site, ConnectionOpened(peer, self.connection))
         self.run()
 
     def run(self) -> None:
         while self.wire:
-            site, frame = self.wire.popleft()
-            self.give(frame.peer, FrameArrived(site, frame.connection, frame.data))
+            self.step()
+
+    def step(self) -> list[Frame]:
+        """One shipment arrives; the frames that were in it."""
+        site, shipment = self.wire.popleft()
+        frames = self.readers[site].read(shipment.data)
+        self.give(shipment.peer, FrameArrived(site, shipment.connection, shipment.data))
+        return frames
+
+    def say(self, site: str, *frames: Frame) -> list[Output]:
+        """Say something to the other site that ``site`` would not say of itself."""
+        connection = self.stacks[site]._connections[PEER[site]]
+        (shipment,) = connection.writer.write(frames)
+        return self.give(PEER[site], FrameArrived(site, connection.number, shipment))
 
     def lose(self) -> None:
         """The connection is cut; what was on its way is lost."""
@@ -108,8 +124,13 @@ class Nodes:
         return self.stacks[site].links[PEER[site]].state
 
 
-def part(seq: int, payload: bytes) -> bytes:
-    return encode_frame(Part(seq, Kind.CONTROL, False, payload, 1))
+def part(seq: int, payload: bytes) -> Part:
+    return Part(seq, Kind.CONTROL, False, payload, 1)
+
+
+def first_shipment(*frames: Frame) -> bytes:
+    (shipment,) = FrameWriter().write(frames)
+    return shipment
 
 
 def test_greeting_makes_each_others_streams_known() -> None:
@@ -133,8 +154,7 @@ def test_a_query_runs_over_encoded_frames_and_survives_a_cut(part_bytes: int, cu
     nodes.arrive("r", 2, 26)
     if cut_after is not None:
         for _ in range(min(cut_after, len(nodes.wire))):
-            site, frame = nodes.wire.popleft()
-            nodes.give(frame.peer, FrameArrived(site, frame.connection, frame.data))
+            nodes.step()
         nodes.lose()
         nodes.connect()
     nodes.run()
@@ -154,7 +174,8 @@ def test_frames_are_counted_by_what_is_in_them() -> None:
     nodes.arrive("l", 1, 25)
     nodes.arrive("r", 2, 26)
     nodes.run()
-    seen = {output.kind for _, output in nodes.outputs if isinstance(output, SendFrame)}
+    sent = [output for _, output in nodes.outputs if isinstance(output, SendFrame)]
+    seen = {kind for shipment in sent for kind, _ in shares_of(shipment.data)}
     assert seen == {Kind.CONTROL, Kind.TUPLES, Kind.RESULTS}
 
 
@@ -163,7 +184,7 @@ def test_what_comes_on_a_replaced_connection_is_not_heard() -> None:
     nodes.connect()
     nodes.connect()
     before = nodes.stacks["ash"].links["bow"].duplicates
-    assert nodes.give("ash", FrameArrived("bow", 1, encode_frame(Ping(5)))) == []
+    assert nodes.give("ash", FrameArrived("bow", 1, first_shipment(Ping(5)))) == []
     assert nodes.give("ash", FrameArrived("bow", 1, b"junk")) == []
     assert nodes.give("ash", ConnectionClosed("bow", 1, "late news")) == []
     assert nodes.state("ash") is LinkState.UP
@@ -173,9 +194,9 @@ def test_what_comes_on_a_replaced_connection_is_not_heard() -> None:
 def test_bytes_that_are_no_frame_close_the_connection() -> None:
     nodes = Nodes()
     nodes.connect()
-    nodes.give("ash", FrameArrived("bow", 1, sealed(b"\xff\xff\xff")))
+    nodes.give("ash", FrameArrived("bow", 1, b"\0\xff\xff\xff\xff\xff\xff\xff"))
     (close,) = nodes.closes("ash")
-    assert close == CloseConnection("bow", 1, "the bytes received require a frame; got 3 that are not")
+    assert close.reason.startswith("a frame requires")
     assert nodes.state("ash") is LinkState.DOWN
     nodes.lose()
     nodes.connect()
@@ -189,8 +210,8 @@ def test_a_message_that_cannot_be_read_fails_the_queries_with_that_peer() -> Non
     nodes.connect()
     nodes.issue()
     nodes.run()
-    (junk,) = nodes.stacks["bow"].links["ash"].send(Kind.CONTROL, b"\xff\xff").frames
-    nodes.give("ash", FrameArrived("bow", 1, encode_frame(junk)))
+    (junk,) = nodes.stacks["bow"].links["ash"].send(Kind.CONTROL, b"\0\2\xff\xff").frames
+    nodes.say("bow", junk)
     state, reason = nodes.states()[-1]
     assert state is QueryState.FAILED
     assert reason.startswith("site bow: sent what cannot be read: the bytes received require a message")
@@ -204,7 +225,8 @@ def test_a_message_that_cannot_be_read_fails_the_queries_with_that_peer() -> Non
 def test_a_greeting_that_cannot_be_read_closes_the_connection() -> None:
     nodes = Nodes()
     nodes.give("ash", ConnectionOpened("bow", 1))
-    nodes.give("ash", FrameArrived("bow", 1, encode_frame(Hello(1, "c", TAU_MS, "bow", "ash", 2, 0, 1, b"\xff"))))
+    hello = Hello(1, "c", TAU_MS, "bow", "ash", 2, 0, 1, b"\xff")
+    nodes.give("ash", FrameArrived("bow", 1, first_shipment(hello)))
     (close,) = nodes.closes("ash")
     assert "require an about" in close.reason
     assert nodes.state("ash") is LinkState.DOWN
@@ -274,9 +296,9 @@ def test_time_brings_acknowledgements_and_measures_the_round_trip() -> None:
     nodes.run()
     nodes.now_us += nodes.limits.ping_us
     nodes.give("bow", TimePassed())
-    frames = [decode_frame(frame.data) for _, frame in nodes.wire]
-    assert [type(frame) for frame in frames] == [Ack, Ping]
     nodes.now_us += 300
+    # What is said in one turn is sent as one.
+    assert [type(frame) for frame in nodes.step()] == [Ack, Ping]
     nodes.run()
     assert nodes.stacks["bow"].links["ash"].rtt_us == 300
     assert nodes.stacks["ash"].links["bow"].backlog_bytes == 0
@@ -303,9 +325,11 @@ def test_events_go_to_the_site_and_come_back_as_effects() -> None:
 
 
 def test_the_caller_of_a_connection_is_who_its_greeting_says() -> None:
-    assert caller_of(encode_frame(Hello(1, "c", 10, "bow", "ash", 2, 0, 1, b""))) == "bow"
+    hello = Hello(1, "c", 10, "bow", "ash", 2, 0, 1, b"")
+    assert caller_of(first_shipment(hello)) == "bow"
+    assert caller_of(first_shipment(hello, Ping(1))) == "bow"
     with pytest.raises(PeerProtocolError, match="a connection requires Hello first; got Ping"):
-        caller_of(encode_frame(Ping(1)))
+        caller_of(first_shipment(Ping(1), hello))
     with pytest.raises(PeerProtocolError, match="a checksum that fits"):
         caller_of(b"\xff")
 
@@ -316,6 +340,89 @@ def test_a_query_with_a_sink_that_is_no_site_does_no_harm() -> None:
     query = parse_query(QUERY, nodes.stacks["ash"].site.catalogue)
     plan = forced_plan(query, "ash", Algorithm.SP_D)
     prepare = Prepare("q9", QUERY, "nowhere", plan.sequences, tuple(STREAMS.values()))
-    nodes.give("bow", FrameArrived("ash", 1, part(1, encode_message(prepare))))
-    nodes.give("bow", FrameArrived("ash", 1, part(2, b"\x0a\x02q9\x2a\x02\x08\x00")))  # Start
+    nodes.say("ash", part(1, encode_message(prepare)))
+    nodes.say("ash", part(2, encode_message(Start("q9", 0, None))))
     nodes.arrive("r", ended=True)
+
+
+# -- time ---------------------------------------------------------------------------------------
+
+
+def told(nodes: Nodes, site: str, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """What the site is told from now on; it does nothing about it."""
+    seen: list[Event] = []
+
+    def handle(events: list[Event], _: int) -> list[Effect]:
+        seen.extend(events)
+        return []
+
+    monkeypatch.setattr(nodes.stacks[site].site, "handle", handle)
+    return seen
+
+
+def test_the_site_is_told_that_time_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes()
+    seen = told(nodes, "ash", monkeypatch)
+    nodes.give("ash", TimePassed())
+    assert seen == [ClockAdvanced()]
+
+
+def test_the_site_is_told_of_each_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes()
+    nodes.connect()
+    seen = told(nodes, "bow", monkeypatch)
+    for rtt_us in (300, 700):
+        nodes.now_us += nodes.limits.ping_us
+        nodes.give("bow", TimePassed())
+        nodes.now_us += rtt_us
+        nodes.run()
+    assert [event for event in seen if event != ClockAdvanced()] == [LinkMeasured("ash", 300), LinkMeasured("ash", 700)]
+
+
+def test_an_answer_before_the_greeting_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes()
+    seen = told(nodes, "ash", monkeypatch)
+    nodes.give("ash", ConnectionOpened("bow", 1))
+    nodes.give("ash", FrameArrived("bow", 1, first_shipment(Pong(5))))
+    assert seen == []
+    assert len(nodes.closes("ash")) == 1
+
+
+# -- the context of a connection -----------------------------------------------------------------
+
+
+def test_a_lost_shipment_closes_the_connection_and_the_next_one_makes_good() -> None:
+    nodes = Nodes()
+    nodes.connect()
+    nodes.issue()
+    nodes.run()
+    nodes.arrive("l", 1, 2, 25)
+    nodes.wire.popleft()
+    nodes.say("ash", Ping(1))
+    (close,) = nodes.closes("bow")
+    assert close.reason.startswith("a frame requires a checksum that fits")
+    nodes.lose()
+    nodes.connect()
+    nodes.arrive("r", 2, 26, ended=True)
+    nodes.arrive("l", ended=True)
+    nodes.run()
+    assert nodes.states()[-1][0] is QueryState.COMPLETED
+    assert len(nodes.rows) == 6
+
+
+def test_what_follows_bad_news_in_a_shipment_is_not_heard() -> None:
+    nodes = Nodes()
+    nodes.connect()
+    hello = Hello(1, "c", TAU_MS, "bow", "ash", 2, 0, 1, b"")
+    outputs = nodes.say("bow", hello, Refuse("too late to say so"))
+    assert [type(output) for output in outputs] == [CloseConnection]
+    assert "got a second" in nodes.closes("ash")[0].reason
+    assert "got a second" in nodes.stacks["ash"].links["bow"].trouble
+
+
+def test_a_connection_that_is_replaced_in_the_same_turn_takes_its_frames_along() -> None:
+    nodes = Nodes()
+    nodes.connect()
+    nodes.now_us += nodes.limits.ping_us
+    outputs = nodes.give("ash", TimePassed(), ConnectionOpened("bow", 9))
+    assert [output.connection for output in outputs if isinstance(output, SendFrame)] == [9]

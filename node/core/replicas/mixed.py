@@ -27,7 +27,7 @@ from node.core.keystore import with_room
 from node.core.keytable import KeyTable
 from node.core.messages import Fetch, Fetched, ReplicaSync
 from node.core.payload import take_batch
-from node.core.replicas.half import NUMBERS_MAX, half_status
+from node.core.replicas.half import NUMBERS_MAX, decode_times, half_status
 from node.core.replicas.keys import (
     KeyCounts,
     advance,
@@ -160,7 +160,7 @@ class MixedHolder:
         state = self.window.state
         check_progress(self._shape, state, message)
         full = self._rows(message.full)
-        times = decode_ints(message.times, NUMBERS_MAX)
+        times = decode_times(self._shape, state, message.times, message.frontier)
         self._syncs += 1
         born = apply_births(self._shape, self.table, decode_rows(message.born, self._key_schema))
         self._full.grow(self.table.capacity)

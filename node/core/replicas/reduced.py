@@ -18,9 +18,9 @@ from node.core.bits import Bits, Mask
 from node.core.desk import Desk
 from node.core.errors import PeerProtocolError, invariant
 from node.core.hashing import I64
-from node.core.ints import decode_ints, encode_ints
+from node.core.ints import encode_ints
 from node.core.messages import ReplicaSync
-from node.core.replicas.half import NUMBERS_MAX, half_status
+from node.core.replicas.half import decode_times, half_status
 from node.core.status import ReplicaRole, ReplicaStatus
 from node.core.stored import StoredWindow
 from node.core.ticks import Span
@@ -100,8 +100,9 @@ class ReducedHolder:
         axis = self.window.state.axis
         if not isinstance(axis, CountAxis) or message.born or message.dead or message.full:
             raise PeerProtocolError(f"replica {self._shape.name} requires times, of a count window; got other things")
+        times = decode_times(self._shape, self.window.state, message.times, message.frontier)
         self.window.state.sealed(self.window.state.frontier, message.frontier)
-        axis.ordinals.append(decode_ints(message.times, NUMBERS_MAX))
+        axis.ordinals.append(times)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Tuples were shipped."""

@@ -1,0 +1,53 @@
+"""Whole numbers in as few bytes as they need: seven bits a byte, lowest first; the highest bit says: more follow."""
+
+from __future__ import annotations
+
+from node.core.errors import PeerProtocolError
+
+#: What 64 bits need.
+_BYTES_MAX = 10
+_MASK = 2**64 - 1
+
+
+def encode_varint(value: int) -> bytes:
+    """A number of at least 0 and less than 2**64."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def decode_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The number at ``at``, and where it ends.
+
+    Raises PeerProtocolError if there is none.
+    """
+    value = shift = 0
+    for place in range(at, min(at + _BYTES_MAX, len(data))):
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > _MASK:
+                break
+            return value, place + 1
+        shift += 7
+    raise PeerProtocolError(f"a number requires at most {_BYTES_MAX} bytes and 64 bits; got others at byte {at}")
+
+
+def zigzag(value: int) -> int:
+    """A signed difference modulo 2**64, near zero whichever its sign."""
+    value = signed(value)
+    return ((value << 1) ^ (value >> 63)) & _MASK
+
+
+def unzigzag(value: int) -> int:
+    """What ``zigzag`` was given, as a signed number."""
+    return (value >> 1) ^ -(value & 1)
+
+
+def signed(value: int) -> int:
+    """A number modulo 2**64, as the one of 64 bits with sign."""
+    value &= _MASK
+    return value - 2**64 if value >= 2**63 else value
