@@ -36,7 +36,7 @@ class ReplicaStatus:
     frontier: int
     #: Distinct keys held (V and M), 0 for the other kinds.
     keys: int
-    #: Full tuples that the holder has, or that the owner has shipped.
+    #: Full tuples that were ever shipped, as the owner or the holder counts them.
     tuples: int
     #: Memory of this half's bookkeeping; the tuples themselves are counted with the windows.
     nbytes: int

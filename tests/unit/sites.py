@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,25 +21,31 @@ from node.core.effects import (
     SetAside,
     StoreRows,
 )
-from node.core.engine import CloseWindow, Expire, OpenWindow, Probe
+from node.core.engine import CloseWindow, Engine, Expire, Find, OpenWindow, Probe
 from node.core.events import Event, MessageReceived, PeerGreeted, ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
 from node.core.messages import Message
 from node.core.site import Site
 from node.core.stream import LocalStream
-from planner.model import Algorithm, Plan, StreamInfo, TimeUnit
+from planner.model import FRONTIER_POLICY, Algorithm, Plan, Policy, StreamInfo, TimeUnit
 from planner.plans import forced_plan
 from planner.sql import parse_query
-from tests.oracle.oracle import OracleStream, Unit, expected
+from tests.oracle.oracle import OracleStream, Unit, Window, expected
 from tests.sim.reference_engine import ReferenceEngine
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.int64()), ("n", pa.int64())])
 TAU_MS = 10
 WINDOW_MS = 30
-QUERY = (
-    "SELECT a.n AS an, b.n AS bn "
-    f"FROM l [RANGE {WINDOW_MS} MS] AS a JOIN r [RANGE {WINDOW_MS} MS] AS b ON a.key = b.key"
-)
+TIME_WINDOW: Window = ("range", WINDOW_MS * 1000)
+
+
+def query_text(window: Window = TIME_WINDOW) -> str:
+    kind, size = window
+    text = f"RANGE {size // 1000} MS" if kind == "range" else f"ROWS {size}"
+    return f"SELECT a.n AS an, b.n AS bn FROM l [{text}] AS a JOIN r [{text}] AS b ON a.key = b.key"
+
+
+QUERY = query_text()
 OUTPUTS = [("an", "a", "n"), ("bn", "b", "n")]
 
 
@@ -46,8 +53,10 @@ def info(name: str, site: str, unit: TimeUnit = TimeUnit.MS, schema: pa.Schema =
     return StreamInfo(name, site, schema, "ts", unit)
 
 
-def rows_of(ts: Sequence[int], first: int = 0, key: int = 1) -> pa.RecordBatch:
-    columns = [list(ts), [key] * len(ts), list(range(first, first + len(ts)))]
+def rows_of(
+    ts: Sequence[int], first: int = 0, key: int = 1, keys: Sequence[int | None] | None = None
+) -> pa.RecordBatch:
+    columns = [list(ts), list(keys or [key] * len(ts)), list(range(first, first + len(ts)))]
     return pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], schema=SCHEMA)
 
 
@@ -60,10 +69,15 @@ class Cluster:
         left: str = "ash",
         right: str = "bow",
         units: tuple[TimeUnit, TimeUnit] = (TimeUnit.MS, TimeUnit.MS),
+        window: Window = TIME_WINDOW,
+        policy: Policy = FRONTIER_POLICY,
+        engine: Callable[[], Engine] = ReferenceEngine,
     ) -> None:
+        self.window = window
+        self.policy = policy
         self.infos = {"l": info("l", left, units[0]), "r": info("r", right, units[1])}
         self.sites: dict[str, Site] = {}
-        self.engines = {name: ReferenceEngine() for name in ("ash", "bow", "cam")}
+        self.engines: dict[str, Any] = {name: engine() for name in ("ash", "bow", "cam")}
         self.now_us = 1_000
         #: On its way from one site to another, in order.
         self.mail: dict[tuple[str, str], deque[Message]] = defaultdict(deque)
@@ -119,7 +133,7 @@ class Cluster:
     def _run(self, site: str, effect: RunOp) -> None:
         answers = self.engines[site].run([effect.op])
         match effect.op:
-            case Probe():
+            case Probe() | Find():
                 self.answers[site].append(ProbeFinished(effect.op_id, answers[0]))
             case OpenWindow():
                 self.open_windows[site].append(effect.op.window)
@@ -132,7 +146,8 @@ class Cluster:
         return plan
 
     def plan(self, sink: str, algorithm: Algorithm = Algorithm.SP_D) -> Plan:
-        return forced_plan(parse_query(QUERY, self.sites[sink].catalogue), sink, algorithm)
+        query = parse_query(query_text(self.window), self.sites[sink].catalogue)
+        return forced_plan(query, sink, algorithm, self.policy)
 
     def deliver(self, sender: str, receiver: str, count: int = 1) -> Message:
         """The next messages of one direction arrive; the last of them."""
@@ -146,7 +161,7 @@ class Cluster:
         self.give(receiver, MessageReceived(sender, message))
 
     def answer(self, site: str) -> None:
-        """The engine of a site finishes its oldest probe."""
+        """The engine of a site answers its oldest question."""
         self.give(site, self.answers[site].popleft())
 
     def settle_mail(self) -> None:
@@ -166,10 +181,18 @@ class Cluster:
             else:
                 return
 
-    def arrive(self, stream: str, *ts: int, ended: bool = False, watermark: int | None = None, key: int = 1) -> None:
-        """A source answers the read it was asked for."""
+    def arrive(
+        self,
+        stream: str,
+        *ts: int,
+        ended: bool = False,
+        watermark: int | None = None,
+        key: int = 1,
+        keys: Sequence[int | None] | None = None,
+    ) -> None:
+        """A source answers the read it was asked for; every row has ``key``, or each its own of ``keys``."""
         del self.reads[stream]
-        rows = rows_of(ts, sum(batch.num_rows for batch in self.rows[stream]), key)
+        rows = rows_of(ts, sum(batch.num_rows for batch in self.rows[stream]), key, keys)
         self.rows[stream].append(rows)
         self.give(self.infos[stream].site, RowsArrived(stream, rows, rows.column("ts"), watermark, ended))
 
@@ -194,7 +217,7 @@ class Cluster:
             table = pa.Table.from_batches(self.rows[name], schema=SCHEMA)
             if from_ts is not None:
                 table = table.filter(pa.array([ts >= from_ts for ts in table.column("ts").to_pylist()], pa.bool_()))
-            streams.append(OracleStream(alias, table, "ts", unit, ("range", WINDOW_MS * 1000)))
+            streams.append(OracleStream(alias, table, "ts", unit, self.window))
         table = expected(streams, [(("a", "key"), ("b", "key"))], OUTPUTS)
         return sorted((row["an"], row["bn"]) for row in table.to_pylist())
 

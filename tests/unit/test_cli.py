@@ -1,0 +1,247 @@
+"""What the command offers, and what it shows about replicas and probes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from cli.main import main
+from cli.stats import run_stats
+from cli.tables import show_status
+from node.core.status import ProbeCounts, ReplicaKind, ReplicaRole, ReplicaStatus
+from node.io.control import Control
+from node.io.queries import Queries
+from node.rpc import control_pb2 as pb
+from planner.model import Algorithm, Policy, PolicyName, StreamInfo, TimeUnit
+
+QUERY = "SELECT o.k FROM orders [RANGE 1 S] AS o JOIN payments [ROWS 5] AS p ON o.k = p.k"
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+CATALOGUE = {name: StreamInfo(name, "ash", SCHEMA, "ts", TimeUnit.MS) for name in ("orders", "payments")}
+HOLDER = ReplicaStatus(
+    "ash-1",
+    "p",
+    ReplicaKind.MIXED,
+    ReplicaRole.HOLDER,
+    "bow",
+    frontier=20,
+    keys=1234,
+    tuples=56,
+    nbytes=7_800,
+    restarts=9,
+)
+OWNER = ReplicaStatus("ash-0", "o", ReplicaKind.KEYS, ReplicaRole.OWNER, "cam", 5, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("command", ["run", "query"])
+def test_help_says_what_each_algorithm_and_policy_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for name in [*Algorithm, "frontier", "delta", "delta=250ms"]:
+        assert [line for line in lines if line.startswith(f"  {name} ")], f"{name} is not explained"
+    assert any(line.strip().startswith("--policy") for line in lines)
+
+
+# The control service.
+
+
+class Aborted(Exception):  # noqa: N818 - what gRPC does, not an error of ours
+    pass
+
+
+class Context:
+    said: tuple[grpc.StatusCode, str]
+
+    async def abort(self, code: grpc.StatusCode, text: str) -> None:
+        self.said = (code, text)
+        raise Aborted
+
+
+class FakeRunner:
+    """As much of a runner as planning and status need."""
+
+    core_seconds = 0.0
+    ignored: Mapping[str, int] = {}
+
+    def __init__(self) -> None:
+        site = SimpleNamespace(
+            name="ash",
+            catalogue=CATALOGUE,
+            streams={},
+            runs={"ash-1": SimpleNamespace(query_id="ash-1", window_states=())},
+            view_counts=list,
+            replica_statuses=lambda: [OWNER, HOLDER],
+            probe_counts=lambda: [ProbeCounts("ash-1", 250_000, 3, 4)],
+        )
+        self.stack = SimpleNamespace(site=site, links={})
+        self.events: list[Any] = []
+
+    def put(self, events: list[Any]) -> None:
+        self.events += events
+
+
+def control(tmp_path: Path) -> tuple[Control, FakeRunner]:
+    runner = FakeRunner()
+    thread = SimpleNamespace(busy_seconds=0.0)
+    nothing = cast("Any", None)
+    made = Control(cast("Any", runner), nothing, cast("Any", thread), nothing, Queries("ash", tmp_path), lambda: None)
+    return made, runner
+
+
+def issue(tmp_path: Path, **options: str) -> tuple[pb.IssueReply, Any]:
+    made, runner = control(tmp_path)
+    reply = asyncio.run(made._issue(pb.IssueRequest(text=QUERY, **options), cast("Any", Context())))
+    return reply, runner.events[0].plan
+
+
+def test_a_policy_travels_into_the_plan(tmp_path: Path) -> None:
+    reply, plan = issue(tmp_path, algorithm="SM-S2", policy="delta=250ms")
+    assert plan.policy == Policy(PolicyName.DELTA, 250_000)
+    assert plan.sequence("o").steps[0].algorithm is Algorithm.SM_S2
+    assert json.loads(reply.plan_json)["policy"] == {"name": "delta", "delta_us": 250_000}
+    assert "policy delta=250 ms" in reply.plan_text
+
+
+def test_without_a_policy_a_query_waits_for_frontiers(tmp_path: Path) -> None:
+    assert issue(tmp_path)[1].policy == Policy(PolicyName.FRONTIER)
+
+
+def test_a_bad_policy_is_refused_by_the_daemon(tmp_path: Path) -> None:
+    made, runner = control(tmp_path)
+    context = Context()
+    with pytest.raises(Aborted):
+        asyncio.run(made._issue(pb.IssueRequest(text=QUERY, policy="delta=soon"), cast("Any", context)))
+    assert context.said[0] is grpc.StatusCode.INVALID_ARGUMENT
+    assert "policy delta: required a duration above 0 such as 250ms or 2s" in context.said[1]
+    assert runner.events == []
+
+
+def status(tmp_path: Path) -> pb.StatusReply:
+    return asyncio.run(control(tmp_path)[0]._status(pb.Empty(), cast("Any", Context())))
+
+
+def test_status_holds_replicas_and_probes(tmp_path: Path) -> None:
+    reply = status(tmp_path)
+    assert list(reply.replicas) == [
+        pb.ReplicaStatus(
+            query_id="ash-0",
+            alias="o",
+            kind="keys",
+            role="owner",
+            peer="cam",
+            frontier=5,
+            keys=1,
+            tuples=2,
+            nbytes=3,
+            restarts=4,
+            ended=True,
+        ),
+        pb.ReplicaStatus(
+            query_id="ash-1",
+            alias="p",
+            kind="mixed",
+            role="holder",
+            peer="bow",
+            frontier=20,
+            keys=1234,
+            tuples=56,
+            nbytes=7_800,
+            restarts=9,
+            ended=False,
+        ),
+    ]
+    assert list(reply.probes) == [pb.ProbeStatus(query_id="ash-1", delta_us=250_000, early=3, late=4)]
+
+
+# What people see.
+
+
+def shown(*replies: pb.StatusReply) -> list[str]:
+    console = Console(width=200, record=True, quiet=False, file=None, force_terminal=False)
+    with console.capture() as capture:
+        show_status(console, 100, {f"site{place}": reply for place, reply in enumerate(replies)})
+    return capture.get().splitlines()
+
+
+def cells(lines: list[str], title: str) -> list[list[str]]:
+    """Header and rows of the table with that title; nothing if there is none."""
+    if title not in [line.strip() for line in lines]:
+        return []
+    rows = []
+    for line in lines[[line.strip() for line in lines].index(title) + 1 :]:
+        if line.startswith("└"):
+            break
+        if line[0] in "│┃":
+            rows.append([cell.strip() for cell in line.replace("┃", "│").strip("│").split("│")])
+    return rows
+
+
+def test_status_shows_the_replicas_of_running_queries(tmp_path: Path) -> None:
+    header, *rows = cells(shown(status(tmp_path)), "Replicas")
+    assert header[:6] == ["site", "query", "replica of", "kind", "half", "other site"]
+    assert header[6:] == ["keys", "full tuples", "memory", "sealed to", "restarts"]
+    assert rows == [
+        ["site0", "ash-1", "p", "mixed", "holder", "bow", "1,234", "56", "7.8 kB", "1970-01-01 00:00:02.000", "9"]
+    ]
+
+
+def test_status_shows_probes_only_under_policy_delta(tmp_path: Path) -> None:
+    _, *rows = cells(shown(status(tmp_path)), "Policy delta")
+    assert rows == [["site0", "ash-1", "250.0 ms", "3", "4"]]
+    frontier = pb.StatusReply(probes=[pb.ProbeStatus(query_id="ash-1")])
+    assert cells(shown(frontier), "Policy delta") == []
+    assert cells(shown(frontier), "Replicas") == []
+
+
+# stats.json.
+
+
+def stats(**statuses: pb.StatusReply) -> dict[str, Any]:
+    info = pb.QueryInfo(query_id="ash-1", state="completed")
+    return run_stats("{}", info, 0, 1.0, statuses)
+
+
+def test_stats_add_up_the_probes_of_all_sites_and_of_this_query_only(tmp_path: Path) -> None:
+    other = pb.StatusReply(
+        probes=[
+            pb.ProbeStatus(query_id="ash-1", delta_us=250_000, early=10, late=20),
+            pb.ProbeStatus(query_id="ash-2", delta_us=999_999, early=100, late=200),
+        ]
+    )
+    assert stats(ash=status(tmp_path), bow=other)["probes"] == {"delta_us": 250_000, "early": 13, "late": 24}
+    assert stats(ash=pb.StatusReply())["probes"] == {"delta_us": 0, "early": 0, "late": 0}
+
+
+def test_stats_hold_the_replicas_of_this_query_ended_or_not(tmp_path: Path) -> None:
+    reply = status(tmp_path)
+    for replica in reply.replicas:
+        replica.ended = True
+    assert stats(ash=reply)["replicas"] == [
+        {
+            "site": "ash",
+            "alias": "p",
+            "kind": "mixed",
+            "half": "holder",
+            "other_site": "bow",
+            "keys": 1234,
+            "tuples": 56,
+            "memory_bytes": 7_800,
+            "restarts": 9,
+        }
+    ]
+    assert stats(ash=pb.StatusReply())["replicas"] == []
+
+
+def test_stats_keep_every_kind_of_byte_also_one_nobody_knows() -> None:
+    link = pb.LinkStatus(peer="bow", sent_bytes={"key_answers": 3, "tuples": 4, "novel": 5})
+    found = stats(ash=pb.StatusReply(links=[link]))["links"][0]
+    assert (found["bytes"], found["bytes_by_kind"]) == (12, {"key_answers": 3, "novel": 5, "tuples": 4})
