@@ -16,10 +16,12 @@ from node.rpc import control_pb2 as pb
 from tests.oracle.compare import same_rows
 from tests.oracle.oracle import OracleStream, expected_pairs
 
-#: Every kind of byte that the ledgers know, in the order of the table, and what it is.
+#: The kinds of byte that the ledgers know, in the order of the table, and what they are.
 KINDS = {
+    "keys": "join keys that ask another site what they match",
+    "key_answers": "which of those keys match",
     "tuples": "stream tuples on their way to the site that joins them",
-    "sync": "stream tuples for a copy of their window at another site",
+    "sync": "what keeps a copy of a window at another site up to date",
     "results": "joined rows on their way to the query's home",
     "control": "planning, progress and keeping the link alive",
     "framing": "what gRPC and HTTP/2 put around all that",
@@ -66,13 +68,15 @@ def show_rows(console: Console, verdict: Verdict) -> None:
 def show_bytes(console: Console, home: str, statuses: Mapping[str, pb.StatusReply]) -> None:
     """Bytes by link, direction and kind, and their total against shipping every tuple to the home."""
     sent = {(site, link.peer): dict(link.sent_bytes) for site, status in statuses.items() for link in status.links}
-    kinds = [kind for kind in KINDS if any(by_kind.get(kind, 0) for by_kind in sent.values())]
-    out = table("Bytes sent, by link and direction", "link", *(f">{kind}" for kind in kinds), ">total")
+    used = {kind for by_kind in sent.values() for kind, nbytes in by_kind.items() if nbytes}
+    kinds = [kind for kind in KINDS if kind in used] + sorted(used - set(KINDS))
+    names = {kind: kind.replace("_", " ") for kind in kinds}
+    out = table("kB sent, by link and direction", "link", *(f">{names[kind]}" for kind in kinds), ">total")
     for (site, peer), by_kind in sent.items():
-        cells = [size_text(by_kind.get(kind, 0)) if by_kind.get(kind, 0) else "" for kind in kinds]
-        out.add_row(f"{site} -> {peer}", *cells, size_text(sum(by_kind.values())))
+        cells = [_kilobytes(by_kind.get(kind, 0)) for kind in kinds]
+        out.add_row(f"{site}->{peer}", *cells, _kilobytes(sum(by_kind.values())))
     console.print(out)
-    console.print("\n".join(f"  {kind:8} {KINDS[kind]}" for kind in kinds))
+    console.print("\n".join(f"  {names[kind]:11} {KINDS.get(kind, '')}".rstrip() for kind in kinds))
     console.print()
     _show_total(console, home, sum(sum(by_kind.values()) for by_kind in sent.values()), statuses)
 
@@ -82,9 +86,22 @@ def _show_total(console: Console, home: str, total: int, statuses: Mapping[str, 
     shipping = {view.alias: view.ship_all_bytes for status in statuses.values() for view in status.views}
     everything = sum(shipping.values())
     out = table(f"Against shipping every tuple to {home}", "what", ">bytes", ">share")
-    out.add_row("shipping everything (needed columns, tuples only)", size_text(everything), "100 %")
+    out.add_row("every tuple (needed columns, nothing around them)", size_text(everything), "100 %")
     out.add_row("sent by this plan (all of the above)", size_text(total), _share(total, everything))
     console.print(out)
+    console.print(saved_text(total, everything), soft_wrap=True)
+
+
+def saved_text(total: int, everything: int) -> str:
+    """What the two figures say."""
+    how = "(Every tuple: a sample of batches, encoded and compressed as on a link.)"
+    if total >= everything:
+        return f"Nothing is saved on so little data: what is around the tuples weighs more.\n{how}"
+    return f"{100 * (everything - total) / everything:.0f} % less than shipping every tuple.\n{how}"
+
+
+def _kilobytes(nbytes: int) -> str:
+    return f"{nbytes / 1000:,.1f}" if nbytes else ""
 
 
 def _share(part: int, whole: int) -> str:

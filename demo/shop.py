@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 DEMO_QUERY = (
-    "SELECT o.id, o.customer, o.item, o.price_cents, p.method, p.amount_cents, p.risk_score "
+    "SELECT o.id, o.customer, o.item, o.price_cents, o.note, p.method, p.amount_cents, p.risk_score "
     "FROM orders [RANGE 10 SECONDS] AS o JOIN payments [RANGE 5 SECONDS] AS p ON o.id = p.order_id"
 )
 #: The same once more for whoever must not read the query: the oracle.
@@ -27,6 +27,7 @@ OUTPUTS = (
     ("customer", "o", "customer"),
     ("item", "o", "item"),
     ("price_cents", "o", "price_cents"),
+    ("note", "o", "note"),
     ("method", "p", "method"),
     ("amount_cents", "p", "amount_cents"),
     ("risk_score", "p", "risk_score"),

@@ -84,4 +84,4 @@ def _progress(cluster: LocalCluster, home: str, tuples: Mapping[str, int]) -> st
     sent = sum(sum(link.sent_bytes.values()) for status in statuses for link in status.links)
     share = sum(read.values()) / max(1, sum(tuples.values()))
     counts = "  ".join(f"{name} {count:,}" for name, count in read.items())
-    return f"{bar(share)}  {counts}  rows {rows:,}  sent {size_text(sent)}"
+    return f"{bar(share, 6)}  {counts}  rows {rows:,}  sent {size_text(sent)}"

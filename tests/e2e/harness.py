@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from cli.client import Client, DaemonUnreachableError
 from node.rpc import control_pb2 as pb
 from tests.oracle.compare import same_rows
-from tests.oracle.oracle import OracleStream, Unit, accepted, expected, expected_pairs
+from tests.oracle.oracle import OracleStream, Unit, Window, accepted, expected, expected_pairs
 
 T = TypeVar("T")
 
@@ -38,8 +38,22 @@ NARROWS = (sys.executable, "-m", "cli.main")
 PATIENCE_S = 60.0
 POLL_S = 0.05
 
-SP_S, SP_D, MIX = "SP-S", "SP-D", "l=SP-S,r=SP-D"
-ALGORITHMS = (SP_S, SP_D, MIX)
+SP_S, SP_D, SM_S1, SM_S2, SM_D1, SM_D2 = SIX = ("SP-S", "SP-D", "SM-S1", "SM-S2", "SM-D1", "SM-D2")
+#: Another algorithm for each direction: replicas of both kinds at one site, keys and rows on one link.
+MIXES = ("l=SP-S,r=SP-D", "l=SM-S1,r=SM-D1", "l=SM-D2,r=SM-S2")
+ALGORITHMS = (*SIX, *MIXES)
+
+#: What a join by each algorithm puts on the link between its two streams, in both directions.
+CARRIED = {
+    SP_S: {"sync"},
+    SP_D: {"tuples"},
+    SM_S1: {"keys", "tuples"},
+    SM_S2: {"keys", "tuples", "sync"},
+    SM_D1: {"tuples", "sync"},
+    SM_D2: {"keys", "key_answers", "tuples"},
+}
+#: Every kind of byte that a ledger knows.
+KINDS = {"control", "framing", "results", "keys", "key_answers", "tuples", "sync"}
 
 #: Above this the oracle's vectorised form is asked, which says the same.
 _BRUTE_ROWS_MAX = 1_000
@@ -142,6 +156,7 @@ class Join:
     left: Stream
     right: Stream
     on: Sequence[tuple[str, str]] = (("k", "k"),)
+    #: Each a length of time, or a count such as "5 ROWS".
     windows: tuple[str, str] = ("1 SECONDS", "1 SECONDS")
     #: (alias, column, output name); none means ``*``.
     select: Sequence[tuple[str, str, str]] = ()
@@ -150,7 +165,7 @@ class Join:
     def text(self) -> str:
         columns = ", ".join(f"{alias}.{column} AS {name}" for alias, column, name in self.select) or "*"
         on = " AND ".join(f"l.{left} = r.{right}" for left, right in self.on)
-        left, right = (f"[RANGE {window}]" for window in self.windows)
+        left, right = (window_text(window) for window in self.windows)
         return f"SELECT {columns} FROM {self.left.name} {left} AS l JOIN {self.right.name} {right} AS r ON {on}"
 
     def outputs(self) -> list[tuple[str, str, str]]:
@@ -166,8 +181,7 @@ class Join:
         for alias, stream, window in (("l", self.left, self.windows[0]), ("r", self.right, self.windows[1])):
             unit = stream.unit or "ms"
             taken, _ = accepted(stream.table, stream.ts, tau_ms, stream.lateness_ms, unit)
-            amount, word = window.split()
-            sides.append(OracleStream(alias, taken, stream.ts, unit, ("range", int(amount) * _US[word])))
+            sides.append(OracleStream(alias, taken, stream.ts, unit, oracle_window(window)))
         edges = [(("l", left), ("r", right)) for left, right in self.on]
         if min(side.table.num_rows for side in sides) > _BRUTE_ROWS_MAX:
             return expected_pairs(sides[0], sides[1], edges, self.outputs())
@@ -176,6 +190,18 @@ class Join:
     @property
     def streams(self) -> tuple[Stream, ...]:
         return (self.left,) if self.left is self.right else (self.left, self.right)
+
+
+def window_text(window: str) -> str:
+    """As a query writes it."""
+    amount, word = window.split()
+    return f"[ROWS {amount}]" if word == "ROWS" else f"[RANGE {window}]"
+
+
+def oracle_window(window: str) -> Window:
+    """As the oracle wants it."""
+    amount, word = window.split()
+    return ("rows", int(amount)) if word == "ROWS" else ("range", int(amount) * _US[word])
 
 
 def assert_same_rows(got: pa.Table, want: pa.Table) -> None:
@@ -241,6 +267,17 @@ def run(config: Path, query: str, *arguments: str, timeout_s: float = PATIENCE_S
     said = narrows("run", config, "--query", query, "--out", out, "--stats", stats, *arguments, timeout_s=timeout_s)
     said.ok()
     return Ran(pq.read_table(out), json.loads(stats.read_text()), said)
+
+
+def carried(by_kind: Mapping[str, int]) -> set[str]:
+    """Which kinds of bytes a join has put on a link, rows for the query's home left out."""
+    return {kind for kind, nbytes in by_kind.items() if nbytes} - {"control", "framing", "results"}
+
+
+def shipped(stats: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """By alias: full tuples that the owner of a replica has sent, and that its holder has got."""
+    tuples = {(replica["alias"], replica["half"]): replica["tuples"] for replica in stats["replicas"]}
+    return {alias: (tuples[alias, "owner"], tuples[alias, "holder"]) for alias, _ in tuples}
 
 
 class Background:

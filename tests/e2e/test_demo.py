@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from demo.report import saved_text
+
 ROOT = Path(__file__).resolve().parents[2]
 END_S_MAX = 120
 
@@ -67,13 +69,20 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_demo_delivers_what_the_oracle_expects(folder: Path) -> None:
-    demo = start_demo(folder, "8")
+    demo = start_demo(folder, "20")
     out, err = demo.communicate(timeout=END_S_MAX)
     assert (demo.returncode, err) == (0, "")
     assert "The same rows: each that should be there is there, once, and no other." in out
-    assert "joined at virginia" in out
-    assert "Nothing is saved yet" in out
+    assert "payments p [RANGE 5 s] @virginia by SM-D1" in " ".join(out.split())
+    assert "--algorithm SM-D1" in out
+    assert "% less than shipping every tuple" in out
     assert max(len(line.rstrip()) for line in out.splitlines() if str(folder) not in line) <= 80
+
+
+def test_the_demo_claims_no_savings_where_there_are_none() -> None:
+    assert saved_text(600, 1_000).startswith("40 % less than shipping every tuple.")
+    assert saved_text(1_000, 1_000).startswith("Nothing is saved on so little data")
+    assert saved_text(500, 0).startswith("Nothing is saved")
 
 
 def test_progress_in_a_pipe_is_whole_lines_at_most_one_a_second(folder: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,8 +21,13 @@ from cli.client import DaemonRefusedError
 from node.rpc import control_pb2 as pb
 from tests.e2e.cases import table
 from tests.e2e.harness import (
+    CARRIED,
     NARROWS,
     PATIENCE_S,
+    SM_D1,
+    SM_D2,
+    SM_S1,
+    SM_S2,
     SP_D,
     SP_S,
     TAG,
@@ -32,6 +37,7 @@ from tests.e2e.harness import (
     Said,
     Stream,
     assert_same_rows,
+    carried,
     environment,
     eventually,
     free_port,
@@ -47,17 +53,18 @@ from tests.e2e.proxy import Proxy
 SITES = ("alpha", "beta")
 
 
-def steady(seconds: int, rows_per_second: int = 200, suffix: str = "") -> Join:
-    """Two streams that go on for a while and match all the time."""
+def steady(seconds: int, rows_per_second: int = 200, suffix: str = "", noise_bytes: int = 0) -> Join:
+    """Two streams that go on for a while and match all the time; ``noise_bytes`` of each tuple do not compress."""
     random = np.random.default_rng(21)
 
     def side(name: str, site: str) -> Stream:
         rows = seconds * rows_per_second
         ts = np.sort(random.integers(0, seconds * 1_000, rows))
-        pad = pa.array([f"{name} {number:06d}" * 4 for number in range(rows)])
+        pad = pa.array([f"{name} {number:06d}" * 4 + random.bytes(noise_bytes).hex() for number in range(rows)])
         return Stream(name + suffix, table(ts.tolist(), random.integers(0, 50, rows), pad=pad), site)
 
     columns = [("l", "seq", "a"), ("r", "seq", "b"), ("l", "pad", "pad")]
+    columns += [("r", "pad", "noise")] if noise_bytes else []
     return Join(
         side("left", "alpha"), side("right", "beta"), windows=("300 MILLISECONDS", "200 MILLISECONDS"), select=columns
     )
@@ -181,10 +188,10 @@ def moved_on(daemons: Daemons, query_id: str, rows: int) -> bool:
 
 
 @contextmanager
-def behind_proxy(folder: Path, join: Join, *arguments: str) -> Iterator[tuple[Daemons, Proxy]]:
+def behind_proxy(folder: Path, streams: Sequence[Stream], *arguments: str) -> Iterator[tuple[Daemons, Proxy]]:
     """Both daemons up; alpha reaches beta through the proxy, clients go straight."""
     ports = {site: free_port() for site in SITES}
-    config = write_cluster(folder, join.streams, ports=ports)
+    config = write_cluster(folder, streams, ports=ports)
     with Proxy(ports["beta"]) as proxy:
         through = write_cluster(folder, (), ports=ports, addresses={"beta": proxy.port}, file="daemons.toml")
         text = config.read_text().replace("\n[site.beta]\n", f'\n[site.beta]\naddress = "127.0.0.1:{proxy.port}"\n')
@@ -199,19 +206,23 @@ def link(daemons: Daemons, site: str) -> pb.LinkStatus:
     return status.links[0]
 
 
-@pytest.mark.parametrize("algorithm", [SP_S, SP_D])
-def test_cutting_and_restoring_the_link_in_mid_query_changes_no_row(tmp_path: Path, algorithm: str) -> None:
-    join = steady(16)
-    with behind_proxy(tmp_path, join, "--speed", "4") as (daemons, proxy):
-        out = tmp_path / "rows.parquet"
-        arguments = query(daemons.config, join, "--algorithm", algorithm, "--out", out)
-        command = Background(*arguments, name="query", folder=tmp_path)
-        query_id = issued(command)
-        eventually("the query runs", lambda: daemons.query_info(query_id).state != "preparing")
+@pytest.mark.parametrize("algorithms", [(SP_S, SM_S1, SM_S2), (SP_D, SM_D1, SM_D2)], ids=str)
+def test_cutting_and_restoring_the_link_in_mid_query_changes_no_row(
+    tmp_path: Path, algorithms: tuple[str, ...]
+) -> None:
+    """Three queries share the link, and with it the compressor that starts anew with each connection."""
+    joins = {algorithm: steady(16, suffix=f"_{number}") for number, algorithm in enumerate(algorithms)}
+    streams = [stream for join in joins.values() for stream in join.streams]
+    with behind_proxy(tmp_path, streams, "--speed", "4") as (daemons, proxy), daemons.client("alpha") as client:
+        ids = {algorithm: client.issue(join.text, algorithm).query_id for algorithm, join in joins.items()}
+        eventually(
+            "all run", lambda: all(daemons.query_info(query_id).state != "preparing" for query_id in ids.values())
+        )
+        last = ids[algorithms[-1]]
         cuts = 0
-        while cuts < 3 and daemons.query_info(query_id).state == "running":
-            before = rows_stored(daemons, query_id)
-            eventually("rows arrive, or all have", lambda before=before: moved_on(daemons, query_id, before))  # type: ignore[misc]
+        while cuts < 3 and daemons.query_info(last).state == "running":
+            before = rows_stored(daemons, last)
+            eventually("rows arrive, or all have", lambda before=before: moved_on(daemons, last, before))  # type: ignore[misc]
             proxy.cut()
             eventually("alpha notices", lambda: link(daemons, "alpha").state != "up")
             assert link(daemons, "alpha").trouble
@@ -220,13 +231,27 @@ def test_cutting_and_restoring_the_link_in_mid_query_changes_no_row(tmp_path: Pa
             cuts += 1
             assert link(daemons, "alpha").reconnects == cuts
         assert cuts
-        command.end().ok()
-        assert_same_rows(pq.read_table(out), join.expected())
+        for algorithm, join in joins.items():
+            out = tmp_path / f"{algorithm}.parquet"
+            narrows("follow", "--config", daemons.config, ids[algorithm], "--out", out).ok()
+            assert_same_rows(pq.read_table(out), join.expected())
+            if algorithm in (SM_S1, SM_S2):
+                assert_shipped_once(daemons, ids[algorithm], join)
+
+
+def assert_shipped_once(daemons: Daemons, query_id: str, join: Join) -> None:
+    """What was sent again over a new connection is no tuple shipped twice."""
+    everywhere = [replica for site in SITES if (status := daemons.status(site)) for replica in status.replicas]
+    replicas = [replica for replica in everywhere if replica.query_id == query_id]
+    tuples = {(replica.alias, replica.role): replica.tuples for replica in replicas}
+    assert not any(replica.restarts for replica in replicas)
+    for alias, stream in (("l", join.left), ("r", join.right)):
+        assert 0 < tuples[alias, "owner"] == tuples[alias, "holder"] <= stream.table.num_rows
 
 
 def test_a_link_on_which_nothing_passes_any_more_is_dialled_again(tmp_path: Path) -> None:
     join = steady(8)
-    with behind_proxy(tmp_path, join, "--speed", "2") as (daemons, proxy):
+    with behind_proxy(tmp_path, join.streams, "--speed", "2") as (daemons, proxy):
         out = tmp_path / "rows.parquet"
         command = Background(*query(daemons.config, join, "--out", out), name="query", folder=tmp_path)
         query_id = issued(command)
@@ -242,7 +267,7 @@ def test_a_link_on_which_nothing_passes_any_more_is_dialled_again(tmp_path: Path
 
 def test_a_slow_link_delivers_the_same_rows(tmp_path: Path) -> None:
     join = steady(3)
-    with behind_proxy(tmp_path, join) as (daemons, proxy):
+    with behind_proxy(tmp_path, join.streams) as (daemons, proxy):
         proxy.delay_s = 0.15
         eventually("the delay is measured", lambda: link(daemons, "alpha").rtt_us > 250_000)
         out = tmp_path / "rows.parquet"
@@ -250,20 +275,32 @@ def test_a_slow_link_delivers_the_same_rows(tmp_path: Path) -> None:
         assert_same_rows(pq.read_table(out), join.expected())
 
 
-@pytest.mark.parametrize(("algorithm", "rows_per_second", "speed"), [(SP_S, 1_000, ()), (SP_D, 200, ("--speed", "5"))])
+#: Algorithm, tuples a second, speed, bytes of noise in a tuple, how far the sum may be off. Few large messages; many
+#: small ones; and tiny ones, answered at once, where a fifth of all bytes are updates of gRPC's flow control, which
+#: it sends as it likes: measured on a busy machine, we counted up to 2.6 percent too little.
+ON_THE_WIRE = [
+    (SP_S, 5_000, None, 0, 0.02),
+    (SP_D, 200, "5", 0, 0.02),
+    (SM_S2, 200, "4", 50, 0.02),
+    (SM_D2, 200, "4", 50, 0.02),
+    (SM_S2, 200, "4", 0, 0.04),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "rows_per_second", "speed", "noise_bytes", "off_max"), ON_THE_WIRE)
 def test_the_bytes_we_count_are_the_bytes_on_the_wire(
-    tmp_path: Path, algorithm: str, rows_per_second: int, speed: tuple[str, ...]
+    tmp_path: Path, algorithm: str, rows_per_second: int, speed: str | None, noise_bytes: int, off_max: float
 ) -> None:
-    """With few large messages, and with many small ones, where what gRPC adds weighs most."""
-    join = steady(20, rows_per_second)
-    with behind_proxy(tmp_path, join, *speed) as (daemons, proxy):
+    join = steady(20, rows_per_second, noise_bytes=noise_bytes)
+    with behind_proxy(tmp_path, join.streams, *(("--speed", speed) if speed else ())) as (daemons, proxy):
         narrows(*query(daemons.config, join, "--algorithm", algorithm, "--out", tmp_path / "rows.parquet")).ok()
         eventually("all is acknowledged", lambda: not any(link(daemons, site).backlog_bytes for site in SITES))
-        ours = {site: sum(link(daemons, site).sent_bytes.values()) for site in SITES}
+        by_kind = {site: dict(link(daemons, site).sent_bytes) for site in SITES}
         wire = {"alpha": proxy.sent, "beta": proxy.received}
     for site in SITES:
-        assert wire[site] > 250_000
-        assert abs(ours[site] - wire[site]) < 0.02 * wire[site], (ours, wire)
+        assert wire[site] > 20_000
+        assert abs(sum(by_kind[site].values()) - wire[site]) < off_max * wire[site], (by_kind, wire)
+        assert carried(by_kind[site]) == CARRIED[algorithm]
 
 
 def test_peers_of_another_cluster_or_another_tau_are_refused_with_the_reason(tmp_path: Path) -> None:
@@ -488,12 +525,16 @@ def test_a_query_that_cannot_run_is_refused_by_run_and_by_a_daemon(tmp_path: Pat
         ("unknown column", '"sqe"', "seq"): (text.replace("l.seq", "l.sqe"),),
         ("SP-X", "SP-S, SP-D"): (text, "--algorithm", "SP-X"),
         ("unknown head", '"q"'): (text, "--algorithm", "l=SP-S,q=SP-D"),
+        ("policy", "required frontier, delta", '"soon"'): (text, "--policy", "soon"),
+        ("policy delta", "duration above 0", '"0ms"'): (text, "--policy", "delta=0ms"),
+        ("ROWS", "1"): (text.replace("[RANGE 300 MILLISECONDS]", "[ROWS 0]"),),
     }
     with Daemons(config).start(*SITES).linked() as daemons, daemons.client("alpha") as client:
         for words, (wrong, *rest) in cases.items():
             narrows("run", config, "--query", wrong, *rest).failed(2, *words)
+            option = dict(zip(rest[::2], rest[1::2], strict=True))
             with pytest.raises(DaemonRefusedError) as refused:
-                client.issue(wrong, rest[-1] if rest else SP_D)
+                client.issue(wrong, option.get("--algorithm", SP_D), option.get("--policy", "frontier"))
             assert all(word in str(refused.value) for word in words)
         narrows("query", "--config", config, "--at", "alpha", "SELECT 1").failed(2, "SELECT 1", "required")
         assert not client.queries()

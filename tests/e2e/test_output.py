@@ -17,8 +17,10 @@ import pytest
 from cli.main import main
 from tests.e2e.cases import every_type, text_files
 from tests.e2e.harness import (
+    KINDS,
     NARROWS,
     PATIENCE_S,
+    SIX,
     SP_S,
     Daemons,
     Join,
@@ -129,9 +131,8 @@ def test_stats_hold_the_plan_the_rows_and_where_the_bytes_went(tmp_path: Path) -
     assert set(stats["emit_latency_ms"]) == {"p50", "p90", "p99", "max"}
     assert all(site["processing_seconds"] > 0 for site in stats["sites"].values())
     assert {name: stream["rows"] for name, stream in stats["streams"].items()} == {"text_l": 120, "text_r": 120}
-    kinds = {"control", "framing", "results", "sync", "tuples"}
     assert {(link["from"], link["to"]) for link in stats["links"]} == {SITES, SITES[::-1]}
-    assert all(set(link["bytes_by_kind"]) == kinds for link in stats["links"])
+    assert all(set(link["bytes_by_kind"]) == KINDS for link in stats["links"])
     assert all(link["bytes"] == sum(link["bytes_by_kind"].values()) > 0 for link in stats["links"])
 
 
@@ -139,10 +140,10 @@ def test_stats_hold_the_plan_the_rows_and_where_the_bytes_went(tmp_path: Path) -
 HELP = {
     "": ("node", "query", "follow", "queries", "drop", "status", "run", "[RANGE 10 SECONDS]"),
     "node": ("--config", "--site", "--speed"),
-    "query": ("--at", "--algorithm", "SP-S", "SP-D", "--format", "csv", "jsonl", "--out", ".parquet"),
+    "query": ("--at", "--algorithm", *SIX, "--policy", "delta=250ms", "--format", "csv", "jsonl", "--out", ".parquet"),
     "follow": ("ID", "--format", "--out"),
     "drop": ("ID",),
-    "run": ("--query", "--at", "--algorithm", "--out", "--stats", "--speed", "waits until every row"),
+    "run": ("--query", "--at", "--algorithm", "--policy", "--out", "--stats", "--speed", "waits until every row"),
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +20,21 @@ from node.core.effects import QueryState
 from tests.e2e.cases import CASES, table
 from tests.e2e.harness import (
     ALGORITHMS,
-    MIX,
+    CARRIED,
+    SIX,
+    SM_D1,
+    SM_D2,
+    SM_S1,
+    SM_S2,
     SP_D,
     SP_S,
     Daemons,
     Join,
     Stream,
     assert_same_rows,
+    carried,
     run,
+    shipped,
     write_cluster,
 )
 from tests.oracle.oracle import accepted
@@ -36,17 +44,17 @@ THREE_SITES = ("alpha", "beta", "gamma")
 #: How each data set is run as one command: algorithm, home, and the speed that cuts it into many batches.
 #: (The test after it runs every data set under every algorithm.)
 RUNS = {
-    "ties_and_skew": (SP_S, "alpha", "10"),
+    "ties_and_skew": (SM_S2, "alpha", "10"),
     "range_zero_around_zero": (SP_D, "alpha", "2"),
     "very_large_times": (SP_S, "beta", None),
-    "units_ms_and_us": (MIX, "alpha", None),
-    "units_us_and_timestamp_ns": (SP_D, "beta", "1"),
-    "one_empty": (SP_D, "alpha", None),
+    "units_ms_and_us": (SM_S1, "alpha", None),
+    "units_us_and_timestamp_ns": (SM_D2, "beta", "1"),
+    "one_empty": (SM_D1, "alpha", None),
     "both_empty": (SP_S, "alpha", None),
     "self_join": (SP_D, "beta", None),
-    "disordered": (MIX, "beta", None),
+    "disordered": ("l=SM-S2,r=SP-D", "beta", None),
     "text_files": (SP_S, "beta", None),
-    "every_type": (SP_D, "alpha", None),
+    "every_type": (SM_D1, "alpha", None),
 }
 
 
@@ -64,12 +72,17 @@ def test_a_run_delivers_exactly_the_rows_of_the_oracle(tmp_path: Path, name: str
     assert ran.stats["state"] == "completed"
 
 
-def test_every_data_set_is_exact_under_every_algorithm_and_all_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("windows", [None, ("6 ROWS", "150 MILLISECONDS")], ids=str)
+def test_every_data_set_is_exact_under_every_algorithm_and_all_at_once(
+    tmp_path: Path, windows: tuple[str, str] | None
+) -> None:
+    """With the windows of the data set, and with one by count and one by time."""
     queries: list[Query] = []
     for case in CASES.values():
-        for number, algorithm in enumerate(ALGORITHMS):
+        for number, algorithm in enumerate(SIX if windows else ALGORITHMS):
             home = THREE_SITES[(len(queries) + number) % 3]
-            queries.append(Query(numbered(case(), f"_{number}"), algorithm, home))
+            join = numbered(case(), f"_{number}")
+            queries.append(Query(replace(join, windows=windows or join.windows), algorithm, home))
     assert_all_exact(tmp_path, queries, "100ms")
 
 
@@ -119,7 +132,7 @@ def test_late_tuples_and_those_without_time_are_in_the_side_file_with_the_reason
         assert f"{rejected.num_rows} tuples of {stream.name}" in ran.said.err
 
 
-@pytest.mark.parametrize("algorithm", [SP_S, SP_D])
+@pytest.mark.parametrize("algorithm", [SP_S, SP_D, SM_S2, SM_D2])
 def test_many_batches_in_flight_with_the_query_at_a_third_site_are_exact(tmp_path: Path, algorithm: str) -> None:
     """Larger than what is read at once, so that batches of both streams overlap in every way; ends are far apart."""
     random = np.random.default_rng(11)
@@ -138,9 +151,24 @@ def test_many_batches_in_flight_with_the_query_at_a_third_site_are_exact(tmp_pat
     assert_same_rows(ran.rows, want)
     sent = {(link["from"], link["to"]): link["bytes_by_kind"] for link in ran.stats["links"]}
     assert len(sent) == 6
-    shipped = "sync" if algorithm == SP_S else "tuples"
-    assert min(sent["alpha", "beta"][shipped], sent["beta", "alpha"][shipped]) > 100_000
-    assert min(sent["alpha", "gamma"]["results"], sent["beta", "gamma"]["results"]) > 10_000
+    for ends in (("alpha", "beta"), ("beta", "alpha")):
+        assert carried(sent[ends]) == CARRIED[algorithm]
+        assert sum(sent[ends][kind] for kind in CARRIED[algorithm]) > 20_000
+    for site in ("alpha", "beta"):
+        assert sent[site, "gamma"]["results"] > 10_000
+        assert not carried(sent[site, "gamma"])
+    if algorithm == SM_S2:
+        assert_shipped_once(ran.stats, join)
+
+
+def assert_shipped_once(stats: Mapping[str, Any], join: Join) -> None:
+    """No full tuple has crossed the link twice: not more went than there are, and all that went came."""
+    counts = shipped(stats)
+    assert set(counts) == {"l", "r"}
+    for alias, stream in (("l", join.left), ("r", join.right)):
+        sent, received = counts[alias]
+        assert 0 < sent == received <= stream.table.num_rows
+    assert not any(replica["restarts"] for replica in stats["replicas"])
 
 
 @st.composite
@@ -156,9 +184,8 @@ def random_queries(draw: st.DrawFn) -> Query:
         data = table([ts for ts, _ in rows], pa.array([key for _, key in rows], kind))
         return Stream(name, data, draw(st.sampled_from(THREE_SITES)), lateness_ms=lateness_ms)
 
-    lengths = [draw(st.sampled_from([0, 1, 30, 50, 250])) for _ in range(2)]
-    windows = (f"{lengths[0]} MILLISECONDS", f"{lengths[1]} MILLISECONDS")
-    join = Join(side("random_l"), side("random_r"), windows=windows)
+    lengths = st.sampled_from([f"{length} MILLISECONDS" for length in (0, 1, 30, 50, 250)] + ["1 ROWS", "9 ROWS"])
+    join = Join(side("random_l"), side("random_r"), windows=(draw(lengths), draw(lengths)))
     return Query(join, draw(st.sampled_from(ALGORITHMS)), draw(st.sampled_from(THREE_SITES)))
 
 
