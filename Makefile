@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SEEDS ?= 10000
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo test lint sim mutants bench proto clean help
+.PHONY: setup demo test lint sim mutants bench bench-bytes bench-halves proto clean help
 
 help:
 	@echo "make demo   three sites on this machine join orders with payments"
@@ -13,6 +13,8 @@ help:
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
 	@echo "make mutants   bugs planted in the core, and which test notices each"
 	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
+	@echo "make bench-bytes   wire bytes of the six algorithms over match rate, width and keys: bench/results/bytes.md"
+	@echo "make bench-halves  processor time of a tick over the size of the window: bench/results/halves.md"
 	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
 
 setup: $(STAMP)
@@ -42,9 +44,19 @@ sim: setup
 mutants: setup
 	$(BIN)/python -m tests.mutants
 
-bench: setup
+$(STAMP)-bench: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+bench: $(STAMP)-bench
 	$(BIN)/python -m bench.throughput
+
+bench-bytes: $(STAMP)-bench
+	$(BIN)/python -m bench.framing
+	$(BIN)/python -m bench.bytes
+
+bench-halves: $(STAMP)-bench
+	$(BIN)/python -m bench.halves
 
 # Generated code is committed; a test checks that it is current.
 proto: setup

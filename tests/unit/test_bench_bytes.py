@@ -9,7 +9,7 @@ from bench.bytes import Cell, Measured, measure
 from bench.records import KeyPlan, Stream, matches_of, pair_of_streams, plain_width, record_batch
 from planner.model import Algorithm
 
-CELL = Cell(1250, KeyPlan(0.05, 10_000), per_tick=100, window_ms=3_000, ticks_warm=3, ticks_counted=5)
+CELL = Cell(1250, KeyPlan(0.05, 10_000), per_tick=60, window_ms=3_000, ticks_warm=3, ticks_counted=4)
 SEMIJOINS = (Algorithm.SM_S1, Algorithm.SM_S2, Algorithm.SM_D1, Algorithm.SM_D2)
 
 
