@@ -168,7 +168,7 @@ def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912, PLR0915 -
         case AskMatches():
             _place_out(out.ask_matches, message)
             times = (message.sealed_at_us, message.low_ts, message.high_ts - message.low_ts)
-            numbers, blobs = (*_span_out(message.span), *times), (message.keys,)
+            numbers, blobs = (*_span_out(message.span), *times), (message.known, message.keys)
         case KeyAnswer():
             _place_out(out.key_answer, message)
             numbers, blobs = _span_out(message.span), (message.matches,)
@@ -230,7 +230,7 @@ def decode_message(data: bytes) -> Message:  # noqa: C901, PLR0912
             place = message.carry
             found = Carry(query_id, place.head, numbers.span(), place.step, numbers.take(), rest.blob())
         case "ask_matches":
-            found = _ask_matches(query_id, message.ask_matches, numbers, rest.blob())
+            found = _ask_matches(query_id, message.ask_matches, numbers, *rest.blobs(2))
         case "key_answer":
             place = message.key_answer
             found = KeyAnswer(query_id, place.head, numbers.span(), place.step, rest.blob())
@@ -341,10 +341,10 @@ def _policy(policy: pb.Policy) -> Policy:
     return Policy(name, _duration(policy.delta_us) if policy.HasField("delta_us") else None)
 
 
-def _ask_matches(query_id: str, place: pb.Place, numbers: _Numbers, keys: bytes) -> AskMatches:
+def _ask_matches(query_id: str, place: pb.Place, numbers: _Numbers, known: bytes, keys: bytes) -> AskMatches:
     span, sealed_at_us, low_ts = numbers.span(), numbers.take(), _event_time(numbers.take())
     high_ts = _event_time(signed(low_ts + numbers.take()))
-    return AskMatches(query_id, place.head, span, place.step, sealed_at_us, low_ts, high_ts, keys)
+    return AskMatches(query_id, place.head, span, place.step, sealed_at_us, low_ts, high_ts, keys, known)
 
 
 def _place_out(out: pb.Place, message: Carry | AskMatches | KeyAnswer | TupleAnswer) -> None:

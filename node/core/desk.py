@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from node.core.engine import Op, Question
 from node.core.gate import Gate
+from node.core.limits import Limits
 from node.core.messages import (
     AskMatches,
     Carry,
@@ -32,6 +33,7 @@ class Desk(Protocol):
 
     query_id: str
     gate: Gate
+    limits: Limits
 
     def run(self, op: Op) -> None:
         """Give the engine something to do, after what it was given before."""

@@ -28,11 +28,16 @@ class Limits:
     #: Received and not acknowledged: an acknowledgement goes out at once beyond this.
     ack_bytes: int = 256 * 1024
     #: An acknowledgement waits at most this long for a message to ride on; alone it costs 23 to 49 bytes.
-    ack_us: int = 500_000
+    ack_us: int = 2_000_000
     #: How often a link measures its round trip.
-    ping_us: int = 2_000_000
+    ping_us: int = 4_000_000
     #: A link that heard nothing for this long is taken for dead and dialled again.
     silence_us: int = 10_000_000
+
+    #: Keys asked about are remembered by number, at both ends alike, for so many questions and up to so many keys:
+    #: some megabytes a step. All sites of a cluster must have the same here.
+    book_questions_max: int = 100
+    book_keys_max: int = 2**16
 
     def __post_init__(self) -> None:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")

@@ -92,7 +92,8 @@ class Carry:
 class AskMatches:
     """SM-S1, SM-D2: the distinct keys of a walk. Which of them have matches, or what are they?
 
-    ``low_ts`` and ``high_ts`` are the event times of the walk's oldest and newest row.
+    ``low_ts`` and ``high_ts`` are the event times of the walk's oldest and newest row. Keys that were
+    asked about lately are ``known``, by their numbers (``keybook.py``); they come before the others.
     """
 
     query_id: str
@@ -103,6 +104,7 @@ class AskMatches:
     low_ts: int
     high_ts: int
     keys: bytes
+    known: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

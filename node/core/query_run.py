@@ -78,7 +78,7 @@ class QueryRun:
         self._site = site
         self._tau_ms = tau_ms
         self._tau = tau_ms * plan.query.unit
-        self._limits = limits
+        self.limits = limits
         self._next_op = next_op
         self._now_us = now_us
         self._views: dict[str, View] = {}
@@ -325,9 +325,9 @@ class QueryRun:
 
     def send(self, peer: str, message: Shipment | Rows) -> None:
         size = payload_bytes(message)
-        if size > self._limits.shipment_bytes_max:
+        if size > self.limits.shipment_bytes_max:
             raise ShipmentTooLargeError(
-                f"{type(message).__name__} requires at most {self._limits.shipment_bytes_max} bytes; got {size}: "
+                f"{type(message).__name__} requires at most {self.limits.shipment_bytes_max} bytes; got {size}: "
                 f"a smaller tau or window makes smaller batches"
             )
         self._out.append(Send(peer, message))

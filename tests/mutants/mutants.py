@@ -46,6 +46,7 @@ WINDOW, SINK, SEALER, VIEW = "node.core.window", "node.core.sink", "node.core.se
 LINK, HOME, STREAM, CODEC = "node.core.link", "node.core.home", "node.core.stream", "node.codec"
 AXIS, GATE, STORED, OWNED = "node.core.axis", "node.core.gate", "node.core.stored", "node.core.owned"
 PARTS, ASKING, SHIP = "node.core.parts", "node.core.algorithms.asking", "node.core.algorithms.ship"
+BOOK = "node.core.keybook"
 S1, S2 = "node.core.algorithms.sm_s1", "node.core.algorithms.sm_s2"
 D1, D2 = "node.core.algorithms.sm_d1", "node.core.algorithms.sm_d2"
 FULL, REDUCED = "node.core.replicas.full", "node.core.replicas.reduced"
@@ -247,6 +248,21 @@ MUTANTS: tuple[Mutant, ...] = (
         ASKING,
         "window.state, message.low_ts, message.high_ts",
         "window.state, message.low_ts, -(2**62)",
+    ),
+    mutant(
+        "known keys are not put first",
+        ASKING,
+        "return np.lexsort((numbers, new)), len",
+        "return np.argsort(~new, kind='stable'), len",
+    ),
+    mutant(
+        "rows go by the order of keys before they were numbered",
+        ASKING,
+        "np.argsort(order)[key_of])",
+        "key_of)",
+    ),
+    mutant(
+        "a key is crossed out though it was asked about again", BOOK, "oldest[self._last[oldest] == number]", "oldest"
     ),
     mutant(
         "the bitmap is one off",

@@ -173,6 +173,8 @@ def _limits(rng: random.Random, delay_us_max: int) -> Limits:
         part_bytes_max=part,
         inflight_bytes_max=inflight,
         ack_bytes=rng.choice([1, inflight - 1]),
+        book_questions_max=rng.choice([1, 3, 100]),
+        book_keys_max=rng.choice([1, 4, 2**16]),
     )
 
 

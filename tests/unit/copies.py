@@ -16,6 +16,7 @@ from node.core.algorithms import sm_s1
 from node.core.desk import Shipment, Then
 from node.core.engine import TS, Engine, Find, Op, Question
 from node.core.gate import FrontierGate, Gate
+from node.core.limits import Limits
 from node.core.messages import (
     AskMatches,
     Fetch,
@@ -64,6 +65,7 @@ class FakeDesk:
     def __init__(self, native: bool) -> None:
         self.query_id = "q1"
         self.gate: Gate = FrontierGate()
+        self.limits = Limits()
         self.engine: Engine = NativeEngine() if native else ReferenceEngine()
         self.mail: deque[Shipment | Rows] = deque()
         self.pending: deque[tuple[Then, pa.RecordBatch]] = deque()

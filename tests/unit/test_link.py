@@ -477,7 +477,7 @@ def test_a_greeting_says_who_where_and_what_is_expected() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"version": 2}, "site ash requires protocol version 1; got 2 from 'bow'"),
+        ({"version": 1}, f"site ash requires protocol version {PROTOCOL_VERSION}; got 1 from 'bow'"),
         ({"cluster": "other"}, "site ash requires cluster 'c'; got 'other' from 'bow'"),
         ({"tau_ms": 101}, "site ash requires tau in ms 100; got 101 from 'bow'"),
         ({"peer": "cam"}, "site ash requires a call for site 'ash'; got 'cam' from 'bow'"),

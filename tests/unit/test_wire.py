@@ -105,7 +105,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Failed, texts, texts),
     st.builds(Sync, texts, texts, spans(), data),
     st.builds(Carry, texts, texts, spans(), u32, s64, data),
-    st.builds(AskMatches, texts, texts, spans(), u32, s64, times, times, data),
+    st.builds(AskMatches, texts, texts, spans(), u32, s64, times, times, data, data),
     st.builds(KeyAnswer, texts, texts, spans(), u32, data),
     st.builds(TupleAnswer, texts, texts, spans(), u32, data),
     st.builds(ReplicaSync, texts, u32, ticks, times, data, data, data, data),
@@ -140,7 +140,7 @@ def test_what_a_site_says_about_itself_comes_back_as_it_was(infos: list[StreamIn
 def test_bytes_are_counted_under_the_right_heading() -> None:
     span = Span(0, 1)
     headings: dict[Kind, list[Message]] = {
-        Kind.KEYS: [AskMatches("q", "a", span, 0, 0, 0, 0, b""), Fetch("q", 0, 0, b"")],
+        Kind.KEYS: [AskMatches("q", "a", span, 0, 0, 0, 0, b"", b""), Fetch("q", 0, 0, b"")],
         Kind.KEY_ANSWERS: [KeyAnswer("q", "a", span, 0, b"")],
         Kind.TUPLES: [
             Carry("q", "a", span, 0, 0, b""),
@@ -212,8 +212,8 @@ def test_event_times_beyond_their_range_are_refused(ts: int) -> None:
     ask = pb.Message(ask_matches=pb.Place(head="a"))
     for message in (
         packed(pb.Message(replica_sync=1), 0, ts, blobs=b"\0\0\0"),
-        packed(ask, 0, 1, 0, ts, 0),
-        packed(ask, 0, 1, 0, 0, ts),
+        packed(ask, 0, 1, 0, ts, 0, blobs=b"\0"),
+        packed(ask, 0, 1, 0, 0, ts, blobs=b"\0"),
     ):
         refuses(decode_message, message, f"an event time requires a number .* got {ts}")
 
@@ -246,7 +246,8 @@ def test_spans_that_are_none_are_refused(first: int, end: int) -> None:
         (pb.Message(key_answer=place), 0),
         (pb.Message(tuple_answer=place), 0),
     ):
-        refuses(decode_message, packed(body, first, end - first, *[0] * more), "span requires first < end")
+        blobs = b"\0" if body.HasField("ask_matches") else b""
+        refuses(decode_message, packed(body, first, end - first, *[0] * more, blobs=blobs), "span requires first < end")
 
 
 def test_a_message_with_too_few_or_too_many_numbers_is_refused() -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from node.core.desk import Desk
 from node.core.errors import PeerProtocolError
 from node.core.hashing import I64
+from node.core.ints import decode_ints, encode_ints
+from node.core.keybook import KeyBook
 from node.core.keytable import distinct
 from node.core.messages import AskMatches, KeyAnswer, TupleAnswer
 from node.core.payload import take_batch
+from node.core.replicas.half import NUMBERS_MAX
 from node.core.rows import decode_rows, encode_rows
 from node.core.stored import StoredWindow
 from node.core.walk import StepShape, Walk
@@ -34,6 +38,7 @@ class Asking:
         self._desk = desk
         self._step = step
         self._asked: dict[int, Asked] = {}
+        self._book = KeyBook(step.key_schema, desk.limits)
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -43,7 +48,11 @@ class Asking:
         step = self._step
         rows, key_of = distinct(step.keys_of(walk.rows))
         keys = take_batch(walk.rows.select(step.carry_keys), rows)
-        self._asked[walk.span.first] = Asked(walk, len(rows), key_of)
+        numbers = self._book.numbers_of(keys)
+        order, known = _known_first(numbers)
+        new = take_batch(keys, order[known:])
+        self._book.note(numbers[order[:known]], new)
+        self._asked[walk.span.first] = Asked(walk, len(rows), np.argsort(order)[key_of])
         low_ts, high_ts = walk.times
         message = AskMatches(
             self._desk.query_id,
@@ -53,7 +62,8 @@ class Asking:
             walk.sealed_at_us,
             low_ts,
             high_ts,
-            encode_rows(keys),
+            encode_rows(new),
+            encode_ints(numbers[order[:known]]),
         )
         self._desk.send(step.owner, message)
 
@@ -72,9 +82,16 @@ class Asking:
             del self._asked[first]
 
 
+def _known_first(numbers: I64) -> tuple[I64, int]:
+    """An order of keys with those that have numbers first, ascending, the others as they come; and how many have."""
+    new = numbers < 0
+    return np.lexsort((numbers, new)), len(numbers) - int(new.sum())
+
+
 def find_matches(
     step: StepShape,
     window: StoredWindow,
+    book: KeyBook,
     desk: Desk,
     message: AskMatches,
     then: Callable[[int, pa.RecordBatch], None],
@@ -84,9 +101,9 @@ def find_matches(
 
     ``looking`` is told when the search begins.
     """
-    keys = decode_rows(message.keys, step.key_schema)
-    if not keys.num_rows or any(column.null_count for column in keys.columns):
-        raise PeerProtocolError(f"query {message.query_id} requires keys to look for, none of them null; got others")
+    keys = book.read(decode_ints(message.known, NUMBERS_MAX), decode_rows(message.keys, step.key_schema))
+    if not keys.num_rows:
+        raise PeerProtocolError(f"query {message.query_id} requires keys to look for; got none")
 
     def find() -> None:
         low, high = window.state.axis.visible(message.low_ts, message.high_ts, step.include_ties)

@@ -10,6 +10,7 @@ from node.core.algorithms.ship import ship
 from node.core.desk import Desk
 from node.core.engine import KEY
 from node.core.errors import PeerProtocolError
+from node.core.keybook import KeyBook
 from node.core.messages import AskMatches, KeyAnswer
 from node.core.payload import take_batch
 from node.core.rows import empty_batch
@@ -48,6 +49,7 @@ class Destination:
         self._desk = desk
         self._step = step
         self._window = window
+        self._book = KeyBook(step.key_schema, desk.limits)
         self._temp: dict[int, pa.RecordBatch] = {}
 
     def __len__(self) -> int:
@@ -55,7 +57,12 @@ class Destination:
 
     def on_ask(self, message: AskMatches) -> None:
         find_matches(
-            self._step, self._window, self._desk, message, lambda keys, rows: self._answer(message, keys, rows)
+            self._step,
+            self._window,
+            self._book,
+            self._desk,
+            message,
+            lambda keys, rows: self._answer(message, keys, rows),
         )
 
     def _answer(self, message: AskMatches, keys: int, rows: pa.RecordBatch) -> None:

@@ -9,6 +9,7 @@ from node.core.algorithms.asking import Asking, find_matches
 from node.core.desk import Desk
 from node.core.engine import TS
 from node.core.errors import PeerProtocolError
+from node.core.keybook import KeyBook
 from node.core.messages import AskMatches, TupleAnswer
 from node.core.payload import take_batch
 from node.core.replicas.reduced import ReducedHolder, ReducedOwner
@@ -45,12 +46,14 @@ class Destination:
         self._desk = desk
         self._step = step
         self._window = window
+        self._book = KeyBook(step.key_schema, desk.limits)
         self._replica = replica
 
     def on_ask(self, message: AskMatches) -> None:
         find_matches(
             self._step,
             self._window,
+            self._book,
             self._desk,
             message,
             lambda _, rows: self._answer(message, rows),
