@@ -10,7 +10,7 @@ import pytest
 from tests.mutants.mutants import MUTANTS, Mutant, named, patched
 from tests.mutants.score import NO_BUG, killed_by_unit_tests, score, scores
 
-SEEDS = 60
+SEEDS = 200
 REPRESENTATIVE = (
     "ties on neither side",
     "probe without waiting",

@@ -233,8 +233,8 @@ class Copy:
         if self.model.now.frontier == TICK_END:
             before = self.model.now
             self.model.change(TICK_END, self.done)
-            if before.lives.keys() == self.model.now.lives.keys():
-                self.model.now = before  # nothing dies, so nobody is told
+            if isinstance(self.holder, KeysHolder) and before.lives.keys() == self.model.now.lives.keys():
+                self.model.now = before  # nothing dies, so V is not told
         for owned in self.bow_parts.owned.values():
             owned.on_done(self.done)
 

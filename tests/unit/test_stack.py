@@ -12,7 +12,7 @@ from node.core.engine import Probe
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, Event, LinkMeasured, ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
-from node.core.link import Ack, Frame, Hello, Kind, LinkState, Part, Ping, Pong, Refuse
+from node.core.link import PROTOCOL_VERSION, Ack, Frame, Hello, Kind, LinkState, Part, Ping, Pong, Refuse
 from node.core.messages import Prepare, Start
 from node.core.stream import LocalStream
 from node.stack import (
@@ -225,7 +225,7 @@ def test_a_message_that_cannot_be_read_fails_the_queries_with_that_peer() -> Non
 def test_a_greeting_that_cannot_be_read_closes_the_connection() -> None:
     nodes = Nodes()
     nodes.give("ash", ConnectionOpened("bow", 1))
-    hello = Hello(1, "c", TAU_MS, "bow", "ash", 2, 0, 1, b"\xff")
+    hello = Hello(PROTOCOL_VERSION, "c", TAU_MS, "bow", "ash", 2, 0, 1, b"\xff")
     nodes.give("ash", FrameArrived("bow", 1, first_shipment(hello)))
     (close,) = nodes.closes("ash")
     assert "require an about" in close.reason

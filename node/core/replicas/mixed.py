@@ -73,10 +73,11 @@ class MixedOwner:
         self._send(times_sent, encode_rows(born_rows), self._dead(), take_batch(placed, full))
 
     def on_forgotten(self) -> None:
-        """The window forgot tuples and gets no more batches that could tell it."""
-        dead = self._dead()
-        if len(dead):
-            self._send(b"", b"", dead, empty_batch(self._schema))
+        """The window forgot tuples and gets no more batches that could tell it.
+
+        Told even if no key died: tuples of full keys are gone too.
+        """
+        self._send(b"", b"", self._dead(), empty_batch(self._schema))
 
     def _dead(self) -> I64:
         return self._keys.forget_before(self._state.axis.first_live(self._state.kept_from))
