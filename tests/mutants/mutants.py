@@ -56,6 +56,7 @@ RESTARTS = "after a restart no further query runs in a scenario"
 SECOND = "scenarios have one query, so every stream starts with it"
 THIRD = "scenarios have two streams"
 MEMORY = "only memory grows, and no scenario measures it"
+CROSSED = "rare: a fetch must cross the death of its key and the next life of its slot, or meet another walk's"
 OVERTAKEN = "rare: needs streams at two sites, the sink at a third, and a Start that is overtaken (1 seed in 500)"
 
 
@@ -117,6 +118,7 @@ MUTANTS: tuple[Mutant, ...] = (
         for replica in self.replicas:
             replica.on_batch(span, rows, first, times)
 """,
+        "equivalent: engines answer in a later turn, so what a walk leads to never overtakes the sync",
     ),
     # -- what a window forgets
     mutant("expire one tick early", GATE, "else tick_start(done, window.tau)", "else tick_start(done + 1, window.tau)"),
@@ -170,12 +172,14 @@ MUTANTS: tuple[Mutant, ...] = (
         MIXED,
         "slots[table.is_live(slots) & (self._born_at[slots] <= seen)]",
         "slots[table.is_live(slots)]",
+        CROSSED,
     ),
     mutant(
         "an answer that crossed a sync is taken as it is",
         MIXED,
         "slots[self.table.is_live(slots) & (self._born_at[slots] <= seen)]",
         "slots[self.table.is_live(slots)]",
+        CROSSED,
     ),
     mutant(
         "keys are full when they are asked for",
@@ -188,6 +192,7 @@ MUTANTS: tuple[Mutant, ...] = (
         MIXED,
         "(int(self._asked[wanted].max()), then)",
         "(self._fetch_count if len(unasked) else 0, then)",
+        CROSSED,
     ),
     mutant("M keeps what its window forgot", MIXED, "        self.window.expire(message.before)\n", "", MEMORY),
     mutant(

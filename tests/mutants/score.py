@@ -18,7 +18,23 @@ from pathlib import Path
 
 from tests.mutants.mutants import ROOT, Mutant
 
-UNIT_TESTS = ("link", "sealer", "sink", "site", "stack", "view", "window", "wire", "limits_ticks")
+UNIT_TESTS = (
+    "axis",
+    "codec",
+    "gate",
+    "keybook",
+    "limits_ticks",
+    "link",
+    "sealer",
+    "sink",
+    "site",
+    "stack",
+    "view",
+    "window",
+    "wire",
+    "replicas",
+    "algorithms",
+)
 NO_BUG = Mutant("none", ())
 
 
