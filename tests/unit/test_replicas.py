@@ -410,6 +410,21 @@ def test_two_walks_that_need_one_key_ask_once_and_both_get_it() -> None:
     assert not copy.ash.mail, "what is here is not asked for"
 
 
+def test_a_walk_waits_for_the_question_that_has_its_key_and_for_no_earlier_one() -> None:
+    copy = settled(1, 2)
+    copy.want(1)
+    copy.want(2)
+    waiting = copy.want(2)
+    copy.up()
+    copy.up()
+    copy.bow.answer()
+    copy.bow.answer()
+    copy.down()
+    assert waiting == []
+    copy.down()
+    assert waiting == [True]
+
+
 def test_answers_come_in_the_order_of_the_questions() -> None:
     copy = settled(1, 2, 3)
     wants = [copy.want(key) for key in (3, 1, 2)]
