@@ -31,11 +31,6 @@ class Walk:
         ends = pc.min_max(self.rows.column(TS)).as_py()
         return ends["min"], ends["max"]
 
-    @property
-    def name(self) -> tuple[int, int]:
-        """Which walk of its head, and at which step."""
-        return self.span.first, self.step
-
     def joined(self, rows: pa.RecordBatch) -> Walk:
         """The walk after its next step gave ``rows``."""
         return replace(self, step=self.step + 1, rows=rows)
@@ -119,7 +114,6 @@ class Shape:
 
     steps: dict[str, tuple[StepShape, ...]]
     replicas: tuple[ReplicaShape, ...]
-    final_schemas: dict[str, pa.Schema]
     output_schema: pa.Schema
     _output_sources: tuple[str, ...]
 
@@ -141,14 +135,13 @@ class Shape:
 def shape_of(plan: Plan) -> Shape:
     """Derive the steps' keys and schemas from the plan; both ends of a link do this, so no schema is sent."""
     steps: dict[str, tuple[StepShape, ...]] = {}
-    finals: dict[str, pa.Schema] = {}
     for head in plan.query.aliases:
-        steps[head], finals[head] = _head_steps(plan, head)
+        steps[head] = _head_steps(plan, head)
     sources = tuple(str(output.source) for output in plan.query.outputs)
-    return Shape(steps, _replicas(steps), finals, plan.query.output_schema(), sources)
+    return Shape(steps, _replicas(steps), plan.query.output_schema(), sources)
 
 
-def _head_steps(plan: Plan, head: str) -> tuple[tuple[StepShape, ...], pa.Schema]:
+def _head_steps(plan: Plan, head: str) -> tuple[StepShape, ...]:
     query = plan.query
     joined: tuple[str, ...] = (head,)
     carry = view_schema(query, head)
@@ -162,7 +155,7 @@ def _head_steps(plan: Plan, head: str) -> tuple[tuple[StepShape, ...], pa.Schema
         carry = joined_schema(carry, window)
         joined = (*joined, hop.alias)
         source = hop.site
-    return tuple(shapes), carry
+    return tuple(shapes)
 
 
 def _keys(query: JoinQuery, alias: str, joined: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -47,6 +47,7 @@ from node.core.query_run import QueryRun
 from node.core.rows import encode_rows
 from node.core.sealer import Batch
 from node.core.site import Site
+from node.core.status import ReplicaStatus
 from node.core.stream import LocalStream
 from node.core.ticks import TICK_END, TICK_MIN, Span
 from node.core.walk import shape_of
@@ -778,6 +779,32 @@ def test_what_a_query_saw_is_counted_and_kept_after_its_end() -> None:
     assert (after.query_id, after.alias, after.rows) == ("q1", "a", 3)
     assert after.ship_all_bytes > 0
     assert cluster.sites["cam"].view_counts() == []
+
+
+def test_both_halves_of_a_replica_are_shown_and_kept_after_the_end() -> None:
+    cluster = running(Algorithm.SM_S2)
+    cluster.arrive("r", 1, 2)
+    cluster.arrive("l", 3)
+    for stream in ("l", "r"):
+        cluster.settle()
+        halves = {
+            site: {(half.alias, half.role, half.peer) for half in _halves(cluster, site)} for site in cluster.sites
+        }
+        assert halves == {
+            "ash": {("a", "owner", "bow"), ("b", "holder", "bow")},
+            "bow": {("b", "owner", "ash"), ("a", "holder", "ash")},
+            "cam": set(),
+        }
+        cluster.arrive(stream, ended=True)
+    cluster.settle()
+    assert cluster.state is QueryState.COMPLETED
+    for site in ("ash", "bow"):
+        (half,) = [half for half in _halves(cluster, site) if half.alias == "b"]
+        assert (half.query_id, half.kind, half.tuples, half.restarts) == ("q1", "mixed", 2, 0)
+
+
+def _halves(cluster: Cluster, site: str) -> list[ReplicaStatus]:
+    return cluster.sites[site].replica_statuses()
 
 
 def test_at_the_sink_shipping_everything_costs_nothing() -> None:
