@@ -51,7 +51,7 @@ class TallyEngine:
 
     def _probe(self, op: Probe) -> pa.RecordBatch:
         carry = _select(op.rows, {TS, op.position, *op.carry_keys})
-        (answer,) = self._twins.run([replace(op, rows=carry)])
+        (answer,) = self._twins.run([replace(op, rows=carry, columns=None)])
         self.joined += answer.num_rows
         return empty_batch(joined_schema(op.rows.schema, self._opened[op.window].schema))
 

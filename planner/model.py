@@ -8,6 +8,7 @@ and the sink. Nothing here knows about daemons, links or engines.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import IntEnum, StrEnum
 
 import pyarrow as pa
@@ -92,23 +93,55 @@ Window = RangeWindow | RowsWindow
 
 
 @dataclass(frozen=True, slots=True)
-class StreamRef:
-    """One stream of a query under the name the query gives it."""
-
-    alias: str
-    stream: StreamInfo
-    window: Window
-
-
-@dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of one stream of the query."""
+    """A column of one stream of the query; as an expression, its value."""
 
     alias: str
     column: str
 
     def __str__(self) -> str:
         return f"{self.alias}.{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant; None is the null of its type. Dates, times and durations are whole units of their type."""
+
+    value: bool | int | float | Decimal | str | bytes | None
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or an operator, by its name in ``planner.functions``; ``type`` is that of its value."""
+
+    function: str
+    args: tuple[Expr, ...]
+    type: pa.DataType
+
+
+#: What is computed from one row.
+Expr = ColumnRef | Literal | Call
+
+
+def columns_of(expr: Expr) -> frozenset[ColumnRef]:
+    """Every column that an expression reads."""
+    if isinstance(expr, ColumnRef):
+        return frozenset({expr})
+    if isinstance(expr, Literal):
+        return frozenset()
+    return frozenset().union(*map(columns_of, expr.args))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRef:
+    """One stream of a query under the name the query gives it."""
+
+    alias: str
+    stream: StreamInfo
+    window: Window
+    #: Acts on the stream before its window; about columns of this stream alone.
+    where: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +166,7 @@ class OutputColumn:
     """One column of the result."""
 
     name: str
-    source: ColumnRef
+    source: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +177,8 @@ class JoinQuery:
     streams: tuple[StreamRef, ...]
     edges: tuple[Edge, ...]
     outputs: tuple[OutputColumn, ...]
+    #: Predicates between streams that are not equalities of two columns; a result meets all of them.
+    residuals: tuple[Expr, ...] = ()
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -164,17 +199,27 @@ class JoinQuery:
         return self.aliases.index(alias)
 
     def needed_columns(self, alias: str) -> tuple[str, ...]:
-        """Columns of ``alias`` that must travel: join keys and outputs, in schema order."""
-        wanted = [edge.column_of(alias).column for edge in self.edges if edge.joins(alias, self.aliases)]
-        wanted += [output.source.column for output in self.outputs if output.source.alias == alias]
-        return tuple(name for name in self.ref(alias).stream.schema.names if name in wanted)
+        """Columns of ``alias`` that are needed beyond its filter: keys, residuals and outputs, in schema order."""
+        wanted = {edge.column_of(alias) for edge in self.edges if edge.joins(alias, self.aliases)}
+        for expr in (*self.residuals, *(output.source for output in self.outputs)):
+            wanted |= columns_of(expr)
+        return tuple(name for name in self.ref(alias).stream.schema.names if ColumnRef(alias, name) in wanted)
+
+    def type_of(self, expr: Expr) -> pa.DataType:
+        """The type of an expression's value."""
+        return self._field(expr).type if isinstance(expr, ColumnRef) else expr.type
+
+    def _field(self, column: ColumnRef) -> pa.Field:
+        return self.ref(column.alias).stream.schema.field(column.column)
 
     def output_schema(self) -> pa.Schema:
         """Names and types of the result's columns."""
         fields = []
         for output in self.outputs:
-            schema = self.ref(output.source.alias).stream.schema
-            fields.append(schema.field(output.source.column).with_name(output.name).with_nullable(True))
+            if isinstance(output.source, ColumnRef):
+                fields.append(self._field(output.source).with_name(output.name).with_nullable(True))
+            else:
+                fields.append(pa.field(output.name, output.source.type))
         return pa.schema(fields)
 
 

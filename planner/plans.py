@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from planner.durations import DAYS_MAX, DURATION_US_MAX, duration_text, duration_us
 from planner.errors import PlanError
+from planner.graph import is_linked
 from planner.model import (
     FRONTIER_POLICY,
     Algorithm,
@@ -24,6 +25,9 @@ from planner.model import (
     StreamRef,
     Window,
 )
+
+#: What can join streams that no equality links.
+PRODUCT_ALGORITHMS = (Algorithm.SP_S, Algorithm.SP_D)
 
 _ALGORITHMS = ", ".join(algorithm.value for algorithm in Algorithm)
 
@@ -55,11 +59,15 @@ def checked_plan(plan: Plan) -> Plan:
     _check_heads(query, [sequence.head for sequence in plan.sequences])
     for sequence in plan.sequences:
         visited: tuple[str, ...] = (sequence.head,)
-        for alias in [step.alias for step in sequence.steps]:
+        for step in sequence.steps:
+            alias = step.alias
             if alias not in query.aliases or alias in visited:
                 raise PlanError(f'head "{sequence.head}": required each other stream once, got "{alias}"')
-            if not any(edge.joins(alias, visited) for edge in query.edges):
-                raise PlanError(f'head "{sequence.head}": required a stream linked to {visited}, got "{alias}"')
+            if step.algorithm not in PRODUCT_ALGORITHMS and not is_linked(query, alias, visited):
+                raise PlanError(
+                    f'head "{sequence.head}": required SP-S or SP-D to join "{alias}", which no equality links '
+                    f"to {', '.join(visited)}, got {step.algorithm.value}"
+                )
             visited = (*visited, alias)
         if len(visited) != len(query.aliases):
             raise PlanError(f'head "{sequence.head}": required all of {query.aliases}, got {visited}')
@@ -179,22 +187,20 @@ def _algorithm(who: str, name: str) -> Algorithm:
 
 
 def _sequence(query: JoinQuery, head: str, algorithm: Algorithm) -> Sequence:
-    """The other streams in FROM order, except that each waits until a predicate links it to the carry."""
+    """The other streams in FROM order, except that each waits until a predicate links it to the carry.
+
+    What nothing links is a product, which the query asked for: only SP-S and SP-D can compute it, so there
+    the algorithm that is most like the one asked for takes its place.
+    """
     joined: tuple[str, ...] = (head,)
+    steps: list[Step] = []
     while len(joined) < len(query.aliases):
         rest = [alias for alias in query.aliases if alias not in joined]
-        linked = next((alias for alias in rest if _is_linked(query, alias, joined)), None)
-        if linked is None:
-            raise PlanError(
-                f'sequence of head "{head}": required an equality that links {", ".join(rest)} '
-                f"with {', '.join(joined)}, got none"
-            )
-        joined = (*joined, linked)
-    return Sequence(head, tuple(Step(alias, algorithm) for alias in joined[1:]))
-
-
-def _is_linked(query: JoinQuery, alias: str, joined: tuple[str, ...]) -> bool:
-    return any(edge.joins(alias, joined) for edge in query.edges)
+        linked = next((alias for alias in rest if is_linked(query, alias, joined)), None)
+        product = Algorithm.SP_S if algorithm.at_source else Algorithm.SP_D
+        steps.append(Step(linked or rest[0], algorithm if linked else product))
+        joined = (*joined, steps[-1].alias)
+    return Sequence(head, tuple(steps))
 
 
 def _policy_dict(policy: Policy) -> dict[str, object]:

@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner import keys
 from planner.errors import QueryError
+from planner.graph import closure
 from planner.model import ColumnRef, Edge, JoinQuery, OutputColumn, StreamInfo, StreamRef, Window
 from planner.sql_text import WINDOW_FORM, QueryText, is_window, lex, quote, window_of
 
@@ -72,10 +73,11 @@ def parse_query(text: str, catalogue: Mapping[str, StreamInfo]) -> JoinQuery:
     source = lex(text)
     select = _parse(source)
     _refuse_clauses(source, select)
-    tables, condition = _join_parts(source, select)
+    tables, conditions = _join_parts(source, select)
     scope = Scope(source, _bind_streams(source, tables, catalogue))
-    edges = _bind_edges(scope, condition)
-    return JoinQuery(text, scope.streams, edges, _bind_outputs(scope, select))
+    edges = _bind_edges(scope, conditions)
+    aliases = [ref.alias for ref in scope.streams]
+    return JoinQuery(text, scope.streams, closure(edges, aliases), _bind_outputs(scope, select))
 
 
 # Parse.
@@ -126,8 +128,8 @@ def _check_before_parsing(source: QueryText) -> None:
         if union is not None and union < token.start:
             raise source.error("UNION, EXCEPT and INTERSECT are not supported yet: required one SELECT", union)
         raise source.error("subqueries are not supported yet: required one SELECT", token.start)
-    for token in source.keywords(TokenType.JOIN)[1:]:
-        raise source.error("three or more streams are not supported yet: required two", token.start)
+    for token in source.keywords(TokenType.JOIN)[len(source.keywords(TokenType.ON)) :]:
+        raise source.error("JOIN without a condition: required ON a.key = b.key", token.start)
     for token in source.keywords(TokenType.PIPE_GT):
         raise source.error("|> is not supported yet", token.start)
     _check_commas(source)
@@ -193,8 +195,8 @@ def _start(value: object) -> int:
     return min(starts, default=0)
 
 
-def _join_parts(source: QueryText, select: exp.Select) -> tuple[tuple[exp.Table, ...], exp.Expr]:
-    """The two tables of the query, in order, and the ON condition."""
+def _join_parts(source: QueryText, select: exp.Select) -> tuple[tuple[exp.Table, ...], tuple[exp.Expr, ...]]:
+    """The tables of the query, in order, and the ON conditions."""
     origin = select.args.get("from_")
     if not isinstance(origin, exp.From):
         raise source.error(f"the query has no FROM: required {_FORM}", source.tokens[0].start)
@@ -202,12 +204,11 @@ def _join_parts(source: QueryText, select: exp.Select) -> tuple[tuple[exp.Table,
     joins = select.args.get("joins") or []
     if not joins:
         raise source.error(f"a query over one stream is not supported yet: required {_FORM}", _start(first))
-    join = joins[0]
-    second = _table(source, join.this)
-    _refuse_join(source, join, _start(second.this))
-    if len(joins) > 1:
-        raise source.error("three or more streams are not supported yet: required two", _start(joins[1]))
-    return (first, second), join.args["on"]
+    tables = [first]
+    for join in joins:
+        tables.append(_table(source, join.this))
+        _refuse_join(source, join, _start(tables[-1].this))
+    return tuple(tables), tuple(join.args["on"] for join in joins)
 
 
 def _table(source: QueryText, node: object) -> exp.Table:
@@ -404,10 +405,10 @@ class Scope:
         return self.streams[self.position(column)].stream.schema.field(column.column).type
 
 
-def _bind_edges(scope: Scope, condition: exp.Expr) -> tuple[Edge, ...]:
+def _bind_edges(scope: Scope, conditions: tuple[exp.Expr, ...]) -> tuple[Edge, ...]:
     """One edge per equality, in the order written, each once."""
     edges: list[Edge] = []
-    for conjunct in _conjuncts(condition):
+    for conjunct in (term for condition in conditions for term in _conjuncts(condition)):
         edge = _edge(scope, conjunct)
         if edge not in edges:
             edges.append(edge)
@@ -511,6 +512,7 @@ def _every_column(ref: StreamRef) -> Iterator[OutputColumn]:
 
 def _check_output(scope: Scope, outputs: Mapping[str, OutputColumn], output: OutputColumn, at: int) -> None:
     name, column = output.name, output.source
+    assert isinstance(column, ColumnRef)
     if name.startswith("__") or not name:
         message = f"output column {quote(name)} has a reserved name: required a name without leading __, with AS"
         raise scope.source.error(message, at)

@@ -24,6 +24,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from planner.model import Expr
+
 #: Name of the event-time column in window and carry rows. Other columns are
 #: named ``alias.column``, so the two cannot clash.
 TS = "__ts"
@@ -33,7 +35,7 @@ KEY = "__key"
 
 @dataclass(frozen=True, slots=True)
 class OpenWindow:
-    """Create an empty window. ``schema`` has TS and the view's columns; ``keys`` are its join columns."""
+    """Create an empty window. ``schema`` has TS and the view's columns; ``keys`` are its join columns, maybe none."""
 
     window: str
     schema: pa.Schema
@@ -67,9 +69,11 @@ class CloseWindow:
 class Probe:
     """Join carry rows with a window.
 
-    The answer has all columns of ``rows`` followed by all columns of the window
-    except TS, in their order. ``carry_keys[i]`` is compared with the window's ``keys[i]``.
-    Order of the answer's rows is the engine's choice.
+    The joined row has all columns of ``rows`` followed by all columns of the window
+    except TS. ``carry_keys[i]`` is compared with the window's ``keys[i]``; without keys
+    every pair in the range is joined. Of the joined rows those remain for which
+    ``residual`` is true (not false, not null), and of their columns those in ``columns``,
+    in that order; None keeps all. Order of the answer's rows is the engine's choice.
     """
 
     window: str
@@ -79,6 +83,9 @@ class Probe:
     include_ties: bool
     #: The carry column (int64, no nulls) with the rows' positions on the window's axis.
     position: str = TS
+    #: Reads columns of the joined row, named ``alias.column``.
+    residual: Expr | None = None
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,5 +118,11 @@ class Engine(Protocol):
 
 
 def joined_schema(carry: pa.Schema, window: pa.Schema) -> pa.Schema:
-    """The schema of a probe's answer."""
+    """The columns of a joined row."""
     return pa.schema([*carry, *(field for field in window if field.name != TS)])
+
+
+def answer_schema(probe: Probe, window: pa.Schema) -> pa.Schema:
+    """The schema of a probe's answer."""
+    joined = joined_schema(probe.rows.schema, window)
+    return joined if probe.columns is None else pa.schema([joined.field(name) for name in probe.columns])

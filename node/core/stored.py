@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from node.core.axis import RANK
 from node.core.desk import Desk, Then
 from node.core.engine import TS, Append, CloseWindow, Expire, Find, OpenWindow, Probe
 from node.core.walk import StepShape, Walk
@@ -46,22 +45,22 @@ class StoredWindow:
 
     def probe(self, rows: pa.RecordBatch, step: StepShape, then: Then) -> None:
         """Join carry rows with the window."""
-        self._probe(self.window_id, rows, step, then, [SEQ] if self._numbered else [])
+        self._probe(self.window_id, rows, step, then)
 
     def probe_temp(self, tuples: pa.RecordBatch, name: str, rows: pa.RecordBatch, step: StepShape, then: Then) -> None:
         """Join carry rows with tuples that were found in the window before, by what the window knows of positions."""
         window_id = f"{self.window_id}/{name}"
         self._desk.run(OpenWindow(window_id, tuples.schema, step.window_keys))
         self._desk.run(Append(window_id, tuples))
-        self._probe(window_id, rows, step, then, [])
+        self._probe(window_id, rows, step, then)
         self._desk.run(CloseWindow(window_id))
 
-    def _probe(self, window_id: str, rows: pa.RecordBatch, step: StepShape, then: Then, extra: list[str]) -> None:
+    def _probe(self, window_id: str, rows: pa.RecordBatch, step: StepShape, then: Then) -> None:
         axis = self.state.axis
         placed, position, ties = axis.placed(rows, step.include_ties)
-        drop = [*extra, RANK] if position == RANK else extra
-        question = Probe(window_id, placed, step.carry_keys, axis.length, ties, position)
-        self._desk.ask(question, (lambda answer: then(answer.drop_columns(drop))) if drop else then)
+        names = tuple(step.answer_schema.names)
+        probe = Probe(window_id, placed, step.carry_keys, axis.length, ties, position, step.residual, names)
+        self._desk.ask(probe, then)
 
     def find(self, keys: pa.RecordBatch, low: int, high: int, then: Then) -> None:
         """The tuples with these keys and a position in [low, high)."""

@@ -7,6 +7,8 @@ import pyarrow as pa
 
 from node.core.engine import TS
 from node.core.errors import QueryFailedError, invariant
+from node.core.evaluate import holds
+from node.core.payload import take_batch
 from node.core.sealer import Batch, Times
 from node.core.ticks import tick_start
 from planner.model import JoinQuery
@@ -33,6 +35,8 @@ class View:
         self._scale = query.unit // ref.stream.unit
         self._start_ts = tick_start(first_tick, tau_ms * ref.stream.unit)
         self.schema = view_schema(query, alias)
+        self._where = ref.where
+        self._alias = alias
 
     def rows(self, batch: Batch) -> pa.RecordBatch:
         """The rows of ``batch`` that the query is about.
@@ -40,8 +44,12 @@ class View:
         Raises TimeOverflowError when an event time is too large for the query's unit.
         """
         skip = int(np.searchsorted(batch.ts, self._start_ts, side="left"))
-        ts = batch.ts[skip:]
-        columns = [batch.rows.column(name).slice(skip) for name in self._names]
+        ts, tuples = batch.ts[skip:], batch.rows.slice(skip)
+        if self._where is not None and tuples.num_rows:
+            named = tuples.rename_columns([f"{self._alias}.{name}" for name in tuples.schema.names])
+            passed = np.flatnonzero(holds(self._where, named))
+            ts, tuples = ts[passed], take_batch(tuples.select(self._names), passed)
+        columns = [tuples.column(name) for name in self._names]
         return pa.RecordBatch.from_arrays([pa.array(self._scaled(ts)), *columns], schema=self.schema)
 
     def _scaled(self, ts: Times) -> Times:

@@ -8,10 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from node.core.engine import TS, joined_schema
+from node.core.evaluate import evaluate
 from node.core.status import ReplicaKind
 from node.core.ticks import Span
 from node.core.view import view_schema
-from planner.model import Algorithm, JoinQuery, Plan
+from planner.graph import link_of, needed_after
+from planner.model import Algorithm, Expr, Plan
 from planner.plans import Hop, route
 
 
@@ -76,6 +78,10 @@ class StepShape:
     window_schema: pa.Schema
     #: The window's tuples with the head's own event time count as before the head.
     include_ties: bool
+    #: What else must hold for a joined row, among those it could not be asked of before.
+    residual: Expr | None
+    #: The carry after this step: only what later steps or the output need.
+    answer_schema: pa.Schema
 
     @property
     def window_name(self) -> str:
@@ -115,7 +121,7 @@ class Shape:
     steps: dict[str, tuple[StepShape, ...]]
     replicas: tuple[ReplicaShape, ...]
     output_schema: pa.Schema
-    _output_sources: tuple[str, ...]
+    _outputs: tuple[Expr, ...]
 
     @property
     def all_steps(self) -> tuple[tuple[str, int, StepShape], ...]:
@@ -128,7 +134,7 @@ class Shape:
 
     def output(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Result rows from a carry that went through all steps."""
-        columns = [rows.column(source) for source in self._output_sources]
+        columns = [evaluate(expr, rows) for expr in self._outputs]
         return pa.RecordBatch.from_arrays(columns, schema=self.output_schema)
 
 
@@ -137,8 +143,8 @@ def shape_of(plan: Plan) -> Shape:
     steps: dict[str, tuple[StepShape, ...]] = {}
     for head in plan.query.aliases:
         steps[head] = _head_steps(plan, head)
-    sources = tuple(str(output.source) for output in plan.query.outputs)
-    return Shape(steps, _replicas(steps), plan.query.output_schema(), sources)
+    outputs = tuple(output.source for output in plan.query.outputs)
+    return Shape(steps, _replicas(steps), plan.query.output_schema(), outputs)
 
 
 def _head_steps(plan: Plan, head: str) -> tuple[StepShape, ...]:
@@ -148,21 +154,18 @@ def _head_steps(plan: Plan, head: str) -> tuple[StepShape, ...]:
     source = query.ref(head).stream.site
     shapes = []
     for hop in route(plan, head):
-        carry_keys, window_keys = _keys(query, hop.alias, joined)
+        link = link_of(query, hop.alias, joined)
         ties = query.position(hop.alias) < query.position(head)
         owner, window = query.ref(hop.alias).stream.site, view_schema(query, hop.alias)
-        shapes.append(StepShape(hop, source, owner, carry_keys, window_keys, carry, window, ties))
-        carry = joined_schema(carry, window)
         joined = (*joined, hop.alias)
+        wanted = {str(column) for column in needed_after(query, joined)}
+        full = joined_schema(carry, window)
+        answer = pa.schema([field for field in full if field.name == TS or field.name in wanted])
+        keys = tuple(map(str, link.carry_keys)), tuple(map(str, link.window_keys))
+        shapes.append(StepShape(hop, source, owner, *keys, carry, window, ties, link.residual, answer))
+        carry = answer
         source = hop.site
     return tuple(shapes)
-
-
-def _keys(query: JoinQuery, alias: str, joined: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    edges = [edge for edge in query.edges if edge.joins(alias, joined)]
-    window = [edge.column_of(alias) for edge in edges]
-    carry = [edge.right if edge.left == own else edge.left for edge, own in zip(edges, window, strict=True)]
-    return tuple(map(str, carry)), tuple(map(str, window))
 
 
 def _replicas(steps: dict[str, tuple[StepShape, ...]]) -> tuple[ReplicaShape, ...]:

@@ -15,8 +15,8 @@ def check_open(op: OpenWindow) -> None:
     """A window has an int64 TS, keys that can be keys, and columns that can be held."""
     who = f"open window {op.window!r}"
     _check_position(who, op.schema, TS)
-    if not op.keys or TS in op.keys:
-        raise ValueError(f"{who}: at least one key required, none of them {TS}, got {list(op.keys)}")
+    if TS in op.keys:
+        raise ValueError(f"{who}: keys other than {TS} required, got {list(op.keys)}")
     for name in op.keys:
         kind = _field_type(who, op.schema, name)
         if key_family(kind) is None or pa.types.is_dictionary(kind):

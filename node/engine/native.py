@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from node.core import payload
 from node.core.engine import Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe
+from node.core.evaluate import holds
 from node.core.hashing import scramble
 from node.core.keycodes import Finish
 from node.engine import checks
@@ -83,6 +84,11 @@ class NativeEngine:
             checks.check_probe(probe, window.schema, window.key_names)
         carry = first.rows if len(probes) == 1 else pa.concat_batches([probe.rows for probe in probes])
         answer, origin = window.probe(carry, first.carry_keys, first.position, first.range_length, first.include_ties)
+        if first.residual is not None and answer.num_rows:
+            held = np.flatnonzero(holds(first.residual, answer))
+            answer, origin = payload.take_batch(answer, held), origin[held]
+        if first.columns is not None:
+            answer = answer.select(first.columns)
         if len(probes) == 1:
             return [answer]
         order = np.argsort(origin, kind="stable")
@@ -123,5 +129,7 @@ def _alike(one: Probe, other: Probe) -> bool:
         and one.position == other.position
         and one.range_length == other.range_length
         and one.include_ties == other.include_ties
+        and one.residual == other.residual
+        and one.columns == other.columns
         and one.rows.schema.equals(other.rows.schema, check_metadata=True)
     )

@@ -33,7 +33,8 @@ class Window:
         self._finish = finish
         self._kept = [field for field in schema if field.name != TS]
         self._names = [field.name for field in self._kept]
-        self._exact = keys.exact([schema.field(name).type for name in key_names])
+        # Without keys all rows have the same code, and are meant to.
+        self._exact = not key_names or keys.exact([schema.field(name).type for name in key_names])
         self._before = _INT64_MIN
 
     @property
@@ -53,7 +54,7 @@ class Window:
         """Add a batch as a new run, and merge what is due."""
         batch = self._worth_keeping(batch)
         if batch.num_rows:
-            codes = keys.codes([batch.column(name) for name in self.key_names], self._finish)
+            codes = self._codes([batch.column(name) for name in self.key_names], batch.num_rows)
             kept = payload.plain_batch([batch.column(name) for name in self._names], self._names)
             self.runs.append(build(codes, keys.integers(batch.column(TS)), payload.owned(kept)))
             self._compact()
@@ -117,6 +118,9 @@ class Window:
             keep = ts >= self._before if keep is None else keep & (ts >= self._before)
         return batch if keep is None else payload.take_batch(batch, np.flatnonzero(keep))
 
+    def _codes(self, key_columns: Sequence[pa.Array], count: int) -> I64:
+        return keys.codes(key_columns, self._finish) if key_columns else np.zeros(count, dtype=np.int64)
+
     def _compact(self) -> None:
         sizes = [run.nbytes for run in self.runs]
         limit = tiers.cap(sum(sizes))
@@ -127,7 +131,7 @@ class Window:
 
     def _search(self, key_columns: Sequence[pa.Array], low: I64, high: I64, include_high: bool) -> list[Found]:
         """Candidates, run by run: rows with the code and in the time that a row of ``key_columns`` asks for."""
-        codes = keys.codes(key_columns, self._finish)
+        codes = self._codes(key_columns, len(low))
         usable = keys.usable(key_columns)
         # Ascending probes walk the runs' codes in order, which makes searching two to four times
         # faster. A stable order, so that the answer's order does not depend on the processor.

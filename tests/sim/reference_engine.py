@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from node.core.engine import KEY, TS, Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe, joined_schema
+from node.core.evaluate import evaluate
 
 Row = dict[str, Any]
 
@@ -59,7 +60,10 @@ class ReferenceEngine:
                 age = carry[op.position] - row[TS]
                 if same and age <= op.range_length and (age > 0 or (age == 0 and op.include_ties)):
                     found.append({**row, **carry})
-        return pa.RecordBatch.from_pylist(found, schema=joined_schema(op.rows.schema, opened.schema))
+        rows = pa.RecordBatch.from_pylist(found, schema=joined_schema(op.rows.schema, opened.schema))
+        if op.residual is not None:
+            rows = rows.filter(evaluate(op.residual, rows))
+        return rows if op.columns is None else rows.select(op.columns)
 
     def _find(self, op: Find) -> pa.RecordBatch:
         opened = self._schemas[op.window]

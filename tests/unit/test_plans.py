@@ -21,6 +21,7 @@ from planner.model import (
     PolicyName,
     RangeWindow,
     RowsWindow,
+    Sequence,
     Step,
     StreamInfo,
     StreamRef,
@@ -82,10 +83,16 @@ def test_a_stream_waits_in_the_sequence_until_a_predicate_links_it() -> None:
     assert [step.alias for step in plan.sequence("c").steps] == ["a", "b"]
 
 
-def test_a_stream_without_a_link_cannot_be_planned() -> None:
-    torn = query(ref("a", "a", "x"), ref("b", "b", "y"), ref("c", "c", "z"), links=(("a", "b"),))
-    with pytest.raises(PlanError, match='head "a": required an equality that links c with a, b'):
-        forced_plan(torn, "x", Algorithm.SP_D)
+def test_a_stream_without_a_link_is_joined_last_and_by_shipping() -> None:
+    torn = query(ref("a", "a", "x"), ref("c", "c", "z"), ref("b", "b", "y"), links=(("a", "b"),))
+    of_a = forced_plan(torn, "x", Algorithm.SM_S1).sequence("a").steps
+    assert of_a == (Step("b", Algorithm.SM_S1), Step("c", Algorithm.SP_S))
+    of_c = forced_plan(torn, "x", Algorithm.SM_D2).sequence("c").steps
+    assert of_c == (Step("a", Algorithm.SP_D), Step("b", Algorithm.SM_D2))
+    first = Sequence("a", (Step("c", Algorithm.SM_D1), Step("b", Algorithm.SP_D)))
+    wrong = Plan(torn, "x", (first, Sequence("b", ()), Sequence("c", ())))
+    with pytest.raises(PlanError, match='required SP-S or SP-D to join "c"'):
+        checked_plan(wrong)
 
 
 @pytest.mark.parametrize(

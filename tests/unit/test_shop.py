@@ -113,4 +113,4 @@ def test_the_oracle_is_asked_the_same_question(shop: Path) -> None:
     assert {ref.alias: ref.window for ref in query.streams} == {
         alias: RangeWindow(length_us) for alias, length_us in WINDOWS_US.items()
     }
-    assert tuple((item.name, item.source.alias, item.source.column) for item in query.outputs) == OUTPUTS
+    assert tuple((item.name, *str(item.source).split(".")) for item in query.outputs) == OUTPUTS

@@ -1,0 +1,34 @@
+"""Expressions over rows, vectorised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from planner.model import ColumnRef, Expr, Literal
+
+Mask = NDArray[np.bool_]
+
+
+def evaluate(expr: Expr, rows: pa.RecordBatch) -> pa.Array:
+    """The expression's value for each row; columns are named ``alias.column``."""
+    if isinstance(expr, ColumnRef):
+        return rows.column(str(expr))
+    if isinstance(expr, Literal):
+        return pa.repeat(pa.scalar(expr.value, expr.type), rows.num_rows)
+    args = [evaluate(arg, rows) for arg in expr.args]
+    match expr.function:
+        case "=":
+            return pc.equal(*args)
+        case "and":
+            return pc.and_kleene(*args)
+        case _:
+            raise NotImplementedError(expr.function)
+
+
+def holds(expr: Expr, rows: pa.RecordBatch) -> Mask:
+    """For which rows the expression is true: not false, and not null."""
+    mask: Mask = evaluate(expr, rows).fill_null(False).to_numpy(zero_copy_only=False)
+    return mask
