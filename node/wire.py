@@ -161,7 +161,7 @@ def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912, PLR0915 -
             out.failed = message.reason
         case Sync():
             out.sync = message.alias
-            numbers, blobs = _span_out(message.span), (message.rows,)
+            numbers, blobs = (*_span_out(message.span), message.sealed_at_us), (message.rows,)
         case Carry():
             _place_out(out.carry, message)
             numbers, blobs = (*_span_out(message.span), message.sealed_at_us), (message.rows,)
@@ -225,7 +225,7 @@ def decode_message(data: bytes) -> Message:  # noqa: C901, PLR0912
         case "failed":
             found = Failed(query_id, message.failed)
         case "sync":
-            found = Sync(query_id, message.sync, numbers.span(), rest.blob())
+            found = Sync(query_id, message.sync, numbers.span(), numbers.take(), rest.blob())
         case "carry":
             place = message.carry
             found = Carry(query_id, place.head, numbers.span(), place.step, numbers.take(), rest.blob())
@@ -424,7 +424,7 @@ def _stream(stream: pb.Stream) -> StreamInfo:
 
 def _sequence_out(sequence: Sequence) -> pb.Sequence:
     steps = [pb.Step(alias=step.alias, algorithm=step.algorithm) for step in sequence.steps]
-    return pb.Sequence(head=sequence.head, steps=steps)
+    return pb.Sequence(head=sequence.head, steps=steps, start=sequence.start or "")
 
 
 def _sequence(sequence: pb.Sequence) -> Sequence:
@@ -432,7 +432,7 @@ def _sequence(sequence: pb.Sequence) -> Sequence:
         steps = tuple(Step(step.alias, Algorithm(step.algorithm)) for step in sequence.steps)
     except ValueError as error:
         raise PeerProtocolError(f"a step requires an algorithm that this version knows; got {error}") from None
-    return Sequence(sequence.head, steps)
+    return Sequence(sequence.head, steps, sequence.start or None)
 
 
 def _parse(into: pb.Frame | pb.Message | pb.About, data: bytes, what: str) -> None:

@@ -233,10 +233,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """The join sequence that each batch of one head stream walks."""
+    """The join sequence that each batch of one head stream walks.
+
+    ``start`` is the site where it begins; None is the head's own. Elsewhere, such as at the sink when everything
+    is shipped there, it begins with the full copy of the head's stream that is kept at that site: the batch
+    that comes for the copy starts the walk, and travels once for both.
+    """
 
     head: str
     steps: tuple[Step, ...]
+    start: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,4 +261,5 @@ class Plan:
     @property
     def sites(self) -> tuple[str, ...]:
         """Every site that takes part, sorted."""
-        return tuple(sorted({self.sink, *(ref.stream.site for ref in self.query.streams)}))
+        starts = [sequence.start for sequence in self.sequences if sequence.start is not None]
+        return tuple(sorted({self.sink, *starts, *(ref.stream.site for ref in self.query.streams)}))

@@ -7,7 +7,7 @@ naming the algorithm, checked, walked from site to site, and put into words.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.durations import DAYS_MAX, DURATION_US_MAX, duration_text, duration_us
 from planner.errors import PlanError
@@ -57,7 +57,12 @@ def checked_plan(plan: Plan) -> Plan:
     """
     query = plan.query
     _check_heads(query, [sequence.head for sequence in plan.sequences])
+    places = (plan.sink, *(ref.stream.site for ref in query.streams))
     for sequence in plan.sequences:
+        if sequence.start is not None and sequence.start not in places:
+            raise PlanError(
+                f'head "{sequence.head}": required a start at the sink or at a stream\'s site, got "{sequence.start}"'
+            )
         visited: tuple[str, ...] = (sequence.head,)
         for step in sequence.steps:
             alias = step.alias
@@ -127,17 +132,32 @@ def window_text(window: Window) -> str:
 def route(plan: Plan, head: str) -> tuple[Hop, ...]:
     """Where each step of a head's sequence is joined.
 
-    The carry starts at the head's site. It moves only for a ``D`` algorithm to a stream
+    The carry starts at the head's site or where the sequence says. It moves only for a ``D`` algorithm to a stream
     elsewhere: then the rows of the step come into being at that stream's site. With an
     ``S`` algorithm keys and tuples may travel, but the carry stays.
     """
-    site = plan.query.ref(head).stream.site
+    site = start_of(plan, head)
     hops: list[Hop] = []
     for step in plan.sequence(head).steps:
         if not step.algorithm.at_source:
             site = plan.query.ref(step.alias).stream.site
         hops.append(Hop(step.alias, step.algorithm, site))
     return tuple(hops)
+
+
+def start_of(plan: Plan, head: str) -> str:
+    """Where the walks of a head start."""
+    return plan.sequence(head).start or plan.query.ref(head).stream.site
+
+
+def ship_all_plan(query: JoinQuery, sink: str, policy: Policy = FRONTIER_POLICY) -> Plan:
+    """Everything to the sink, once, and all joins there."""
+    return Plan(
+        query,
+        sink,
+        tuple(replace(_sequence(query, head, Algorithm.SP_S), start=sink) for head in query.aliases),
+        policy,
+    )
 
 
 def describe(plan: Plan) -> str:
@@ -159,6 +179,7 @@ def plan_dict(plan: Plan) -> dict[str, object]:
         "sequences": [
             {
                 "head": head,
+                "start": start_of(plan, head),
                 "steps": [
                     {"alias": hop.alias, "algorithm": hop.algorithm.value, "site": hop.site}
                     for hop in route(plan, head)
@@ -215,6 +236,8 @@ def _window_dict(window: Window) -> dict[str, object]:
 def _describe_head(plan: Plan, head: str) -> str:
     """A walk looks into every window but its head's own."""
     parts = [_describe_stream(plan.query.ref(head))]
+    if start_of(plan, head) != plan.query.ref(head).stream.site:
+        parts.append(f"shipped to {start_of(plan, head)}")
     for hop in route(plan, head):
         ref = plan.query.ref(hop.alias)
         stream = _describe_stream(ref, window_text(ref.window))

@@ -34,8 +34,10 @@ def delta_us(plan: Plan, rtt_us: Mapping[tuple[str, str], int]) -> int:
     if plan.policy.delta_us is not None:
         return plan.policy.delta_us
     largest = 0
-    for steps in shape_of(plan).steps.values():
-        delays = [
+    shape = shape_of(plan)
+    for head, steps in shape.steps.items():
+        delays = [_rtt(rtt_us, plan.query.ref(head).stream.site, shape.starts[head])]
+        delays += [
             _MESSAGES[step.hop.algorithm] * _rtt(rtt_us, step.source, step.owner) for step in steps if step.remote
         ]
         largest = max(largest, sum(delays) // 2)
@@ -43,5 +45,7 @@ def delta_us(plan: Plan, rtt_us: Mapping[tuple[str, str], int]) -> int:
 
 
 def _rtt(rtt_us: Mapping[tuple[str, str], int], one: str, other: str) -> int:
-    """The longer of what the two sites measured; 0 when neither did."""
+    """The longer of what the two sites measured; 0 when neither did, and within a site."""
+    if one == other:
+        return 0
     return max(rtt_us.get((one, other), 0), rtt_us.get((other, one), 0))

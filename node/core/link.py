@@ -21,7 +21,7 @@ from node.core.errors import PeerProtocolError, PeerRefusedError, invariant
 from node.core.limits import Limits
 
 #: Raised whenever two builds would not understand each other.
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 class Kind(IntEnum):

@@ -68,11 +68,15 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """SP-S: a batch of a stream, in full, for the copy of its window at the receiver. Empty is a heartbeat."""
+    """SP-S: a batch of a stream, in full, for the copy of its window at the receiver. Empty is a heartbeat.
+
+    Where the walks of that stream start at the receiver, it starts one.
+    """
 
     query_id: str
     alias: str
     span: Span
+    sealed_at_us: int
     rows: bytes
 
 

@@ -166,8 +166,9 @@ class QueryRun:
                 owned.on_batch(span, rows)
         for number, full_owner in self._parts.full_owners.items():
             if self.shape.replicas[number].alias == alias:
-                full_owner.on_batch(span, rows)
-        self.advance(Walk(alias, span, now_us, 0, rows))
+                full_owner.on_batch(span, rows, now_us)
+        if self.shape.starts[alias] == self._site:
+            self.advance(Walk(alias, span, now_us, 0, rows))
 
     def _count(self, alias: str, span: Span, rows: pa.RecordBatch) -> None:
         self.backlogs[alias].add(span.end, rows.nbytes)
@@ -232,6 +233,8 @@ class QueryRun:
         rows = decode_rows(message.rows, view_schema(self.plan.query, message.alias))
         self._check_times(rows, message.span, ascending=True)
         holder.on_sync(message.span, rows)
+        if self.shape.starts[message.alias] == self._site:
+            self.advance(Walk(message.alias, message.span, message.sealed_at_us, 0, rows))
 
     def _on_carry(self, parts: Parts, message: Carry) -> None:
         """A walk of another site's head comes here for its next step."""

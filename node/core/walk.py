@@ -14,7 +14,7 @@ from node.core.ticks import Span
 from node.core.view import view_schema
 from planner.graph import link_of, needed_after
 from planner.model import Algorithm, Expr, Plan
-from planner.plans import Hop, route
+from planner.plans import Hop, route, start_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,8 @@ class Shape:
     """The steps of every head, the replicas they need, and what a finished walk becomes."""
 
     steps: dict[str, tuple[StepShape, ...]]
+    #: Where the walks of each head start.
+    starts: dict[str, str]
     replicas: tuple[ReplicaShape, ...]
     output_schema: pa.Schema
     _outputs: tuple[Expr, ...]
@@ -144,14 +146,15 @@ def shape_of(plan: Plan) -> Shape:
     for head in plan.query.aliases:
         steps[head] = _head_steps(plan, head)
     outputs = tuple(output.source for output in plan.query.outputs)
-    return Shape(steps, _replicas(steps), plan.query.output_schema(), outputs)
+    starts = {head: start_of(plan, head) for head in plan.query.aliases}
+    return Shape(steps, starts, _replicas(plan, steps), plan.query.output_schema(), outputs)
 
 
 def _head_steps(plan: Plan, head: str) -> tuple[StepShape, ...]:
     query = plan.query
     joined: tuple[str, ...] = (head,)
     carry = view_schema(query, head)
-    source = query.ref(head).stream.site
+    source = start_of(plan, head)
     shapes = []
     for hop in route(plan, head):
         link = link_of(query, hop.alias, joined)
@@ -168,8 +171,12 @@ def _head_steps(plan: Plan, head: str) -> tuple[StepShape, ...]:
     return tuple(shapes)
 
 
-def _replicas(steps: dict[str, tuple[StepShape, ...]]) -> tuple[ReplicaShape, ...]:
+def _replicas(plan: Plan, steps: dict[str, tuple[StepShape, ...]]) -> tuple[ReplicaShape, ...]:
     found: list[ReplicaShape] = []
+    for head in plan.query.aliases:
+        start, owner = start_of(plan, head), plan.query.ref(head).stream.site
+        if start != owner:
+            found.append(ReplicaShape(len(found), ReplicaKind.FULL, head, (), owner, start))
     for step in (step for of_head in steps.values() for step in of_head):
         kind = _REPLICAS.get(step.hop.algorithm)
         if kind is not None and step.remote and not any(_uses(step, replica) for replica in found):

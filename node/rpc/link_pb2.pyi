@@ -111,12 +111,14 @@ class Step(_message.Message):
     def __init__(self, alias: _Optional[str] = ..., algorithm: _Optional[str] = ...) -> None: ...
 
 class Sequence(_message.Message):
-    __slots__ = ("head", "steps")
+    __slots__ = ("head", "steps", "start")
     HEAD_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     head: str
     steps: _containers.RepeatedCompositeFieldContainer[Step]
-    def __init__(self, head: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ...) -> None: ...
+    start: str
+    def __init__(self, head: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., start: _Optional[str] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("text", "sink", "sequences", "streams", "policy")

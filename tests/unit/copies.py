@@ -223,7 +223,7 @@ class Copy:
 
     def give_batch(self, span: Span, rows: pa.RecordBatch) -> None:
         for full_owner in self.bow_parts.full_owners.values():
-            full_owner.on_batch(span, rows)
+            full_owner.on_batch(span, rows, 0)
         for owned in self.bow_parts.owned.values():
             owned.on_batch(span, rows)
 

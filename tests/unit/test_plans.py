@@ -316,8 +316,8 @@ def test_a_plan_as_a_dict_survives_json() -> None:
             {"alias": "p", "stream": "payments", "site": "virginia", "window_rows": 20},
         ],
         "sequences": [
-            {"head": "o", "steps": [{"alias": "p", "algorithm": "SP-D", "site": "virginia"}]},
-            {"head": "p", "steps": [{"alias": "o", "algorithm": "SP-D", "site": "frankfurt"}]},
+            {"head": "o", "start": "frankfurt", "steps": [{"alias": "p", "algorithm": "SP-D", "site": "virginia"}]},
+            {"head": "p", "start": "virginia", "steps": [{"alias": "o", "algorithm": "SP-D", "site": "frankfurt"}]},
         ],
     }
 

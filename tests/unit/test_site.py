@@ -304,7 +304,7 @@ SPAN = Span(TICK_MIN, 3)
     "message",
     [
         Start("zz", 0, None),
-        Sync("zz", "a", SPAN, b""),
+        Sync("zz", "a", SPAN, 0, b""),
         Carry("zz", "a", SPAN, 0, 0, b""),
         AskMatches("zz", "a", SPAN, 0, 0, 0, 0, b""),
         KeyAnswer("zz", "a", SPAN, 0, b""),
@@ -351,11 +351,11 @@ WRONG: dict[str, tuple[str, str, Message, str]] = {
     "a batch after a gap": (
         "ash",
         "bow",
-        Sync("q1", "a", Span(0, 1), b""),
+        Sync("q1", "a", Span(0, 1), 0, b""),
         r"window q1/full:a\(a.key\) requires ticks from .* on; got 0 to 1",
     ),
-    "a batch of no stream": ("ash", "bow", Sync("q1", "x", SPAN, b""), "requires no copy of 'x' here"),
-    "a batch that is no rows": ("ash", "bow", Sync("q1", "a", SPAN, b"junk"), r"rows require columns \['__ts'"),
+    "a batch of no stream": ("ash", "bow", Sync("q1", "x", SPAN, 0, b""), "requires no copy of 'x' here"),
+    "a batch that is no rows": ("ash", "bow", Sync("q1", "a", SPAN, 0, b"junk"), r"rows require columns \['__ts'"),
     "a step that is done elsewhere": (
         "bow",
         "ash",
@@ -758,7 +758,7 @@ def test_a_carry_without_event_times_is_wrong() -> None:
 @pytest.mark.parametrize("ts", [(5, 4), (100,)], ids=["going back", "outside its span"])
 def test_a_batch_whose_rows_are_not_those_of_its_span_is_wrong(ts: tuple[int, ...]) -> None:
     cluster = running(Algorithm.SP_S)
-    cluster.say("ash", "bow", Sync("q1", "a", Span(TICK_MIN, 3), carry_rows("a", *ts)))
+    cluster.say("ash", "bow", Sync("q1", "a", Span(TICK_MIN, 3), 0, carry_rows("a", *ts)))
     cluster.settle()
     assert cluster.state is QueryState.FAILED
     assert "site ash broke the protocol" in cluster.reason

@@ -103,7 +103,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Start, texts, ticks, st.none() | s64, durations),
     st.builds(Drop, texts),
     st.builds(Failed, texts, texts),
-    st.builds(Sync, texts, texts, spans(), data),
+    st.builds(Sync, texts, texts, spans(), s64, data),
     st.builds(Carry, texts, texts, spans(), u32, s64, data),
     st.builds(AskMatches, texts, texts, spans(), u32, s64, times, times, data, data),
     st.builds(KeyAnswer, texts, texts, spans(), u32, data),
@@ -147,7 +147,7 @@ def test_bytes_are_counted_under_the_right_heading() -> None:
             TupleAnswer("q", "a", span, 0, b""),
             Fetched("q", 0, b""),
         ],
-        Kind.SYNC: [Sync("q", "a", span, b""), ReplicaSync("q", 0, 0, 0, b"", b"", b"", b"")],
+        Kind.SYNC: [Sync("q", "a", span, 0, b""), ReplicaSync("q", 0, 0, 0, b"", b"", b"", b"")],
         Kind.RESULTS: [Rows("q", "a", span, 0, b"")],
         Kind.CONTROL: [
             Prepare("q", "", "", (), ()),
@@ -252,7 +252,7 @@ def test_spans_that_are_none_are_refused(first: int, end: int) -> None:
 
 def test_a_message_with_too_few_or_too_many_numbers_is_refused() -> None:
     refuses(decode_message, packed(pb.Message(sync="a")), "a message requires more numbers than 0")
-    refuses(decode_message, packed(pb.Message(sync="a"), 0, 1, 2), "a message requires 2 numbers; got 3")
+    refuses(decode_message, packed(pb.Message(sync="a"), 0, 1, 2, 3), "a message requires 3 numbers; got 4")
     refuses(decode_message, packed(pb.Message(drop=pb.Nothing()), 1), "a message requires 0 numbers; got 1")
     refuses(decode_message, packed(pb.Message(done=pb.Done(heads=["a", "b"])), 1), "more numbers than 1")
     refuses(decode_message, b"\x05\0\0", "a message requires 5 numbers; got 3 bytes")

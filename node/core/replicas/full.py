@@ -24,10 +24,11 @@ class FullOwner:
         self._frontier = TICK_MIN
         self._shipped = 0
 
-    def on_batch(self, span: Span, rows: pa.RecordBatch) -> None:
+    def on_batch(self, span: Span, rows: pa.RecordBatch, sealed_at_us: int) -> None:
         self._frontier = span.end
         self._shipped += rows.num_rows
-        self._desk.send(self._shape.holder, Sync(self._desk.query_id, self._shape.alias, span, encode_rows(rows)))
+        sync = Sync(self._desk.query_id, self._shape.alias, span, sealed_at_us, encode_rows(rows))
+        self._desk.send(self._shape.holder, sync)
 
     def status(self) -> ReplicaStatus:
         return half_status(
@@ -43,10 +44,12 @@ class FullHolder:
         self._shape = shape
         self._windows = windows
         self._tuples = 0
+        self._frontier = TICK_MIN
         self.alias = shape.alias
 
     def on_sync(self, span: Span, rows: pa.RecordBatch) -> None:
         """The next batch of the window."""
+        self._frontier = span.end
         first, self._tuples = self._tuples, self._tuples + rows.num_rows
         for window in self._windows:
             window.state.sealed(span.first, span.end)
@@ -61,5 +64,5 @@ class FullHolder:
             window.forget_passed(done)
 
     def status(self) -> ReplicaStatus:
-        frontier = self._windows[0].state.frontier
-        return half_status(self._desk.query_id, self._shape, ReplicaRole.HOLDER, frontier, 0, self._tuples, nbytes=0)
+        tuples, frontier = self._tuples, self._frontier
+        return half_status(self._desk.query_id, self._shape, ReplicaRole.HOLDER, frontier, 0, tuples, nbytes=0)
