@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SEEDS ?= 10000
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo test lint sim mutants bench bench-bytes bench-halves proto clean help
+.PHONY: setup demo test lint sim mutants bench bench-bytes bench-halves bench-planner proto clean help
 
 help:
 	@echo "make demo   three sites on this machine join orders with payments"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
 	@echo "make bench-bytes   wire bytes of the six algorithms over match rate, width and keys: bench/results/bytes.md"
 	@echo "make bench-halves  processor time of a tick over the size of the window: bench/results/halves.md"
+	@echo "make bench-planner planning: greedy over exhaustive, time to plan, trees: bench/results/planner.md"
 	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
 
 setup: $(STAMP)
@@ -57,6 +58,9 @@ bench-bytes: $(STAMP)-bench
 
 bench-halves: $(STAMP)-bench
 	$(BIN)/python -m bench.halves
+
+bench-planner: $(STAMP)-bench
+	$(BIN)/python -m bench.planner
 
 # Generated code is committed; a test checks that it is current.
 proto: setup

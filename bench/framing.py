@@ -21,7 +21,7 @@ from node.core.link import Ack, Frame, Part
 from node.core.messages import AskMatches, Done, KeyAnswer, Message, ReplicaSync
 from node.core.rows import encode_rows
 from node.core.ticks import Span
-from node.io.ledger import WINDOW_UPDATE_BYTES, framing_bytes
+from node.framing import WINDOW_UPDATE_BYTES, framing_bytes
 from node.wire import decode_message, encode_message, kind_of
 
 QUERY_ID = "frankfurt-1760000000-1"

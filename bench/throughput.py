@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import resource
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.generate import OUTPUTS, QUERY, WINDOW_MS, write_pair
+from demo.ports import free_ports
 from tests.oracle.compare import same_rows
 from tests.oracle.oracle import OracleStream, Window, expected_pairs
 
@@ -72,7 +72,8 @@ def main() -> int:
     systems = [f"Narrows {name}" for name in ALGORITHMS] + ([] if given.skip_spark else [SPARK])
     try:
         print(f"making 2 x {given.rows:,} tuples in {data}", flush=True)
-        write_pair(data, given.rows, ROWS_PER_SECOND, MATCH_RATE, PAYLOAD_BYTES, ports=_free_ports())
+        first, second = free_ports(2)
+        write_pair(data, given.rows, ROWS_PER_SECOND, MATCH_RATE, PAYLOAD_BYTES, ports=(first, second))
         expected = _expected(data)
         print(f"the oracle expects {expected.num_rows:,} rows", flush=True)
         runs = [_measured(system, data, expected) for _ in range(given.repeat) for system in systems]
@@ -92,13 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--skip-spark", action="store_true", help="measure Narrows alone")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     return parser
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
 
 
 def _expected(data: Path) -> pa.Table:

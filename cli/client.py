@@ -50,8 +50,15 @@ class Client:
         self._channel.close()
 
     def issue(self, text: str, algorithm: str, policy: str = "frontier") -> pb.IssueReply:
-        request = pb.IssueRequest(text=text, algorithm=algorithm, policy=policy)
+        """Install a query with a forced plan."""
+        return self.install(pb.IssueRequest(text=text, algorithm=algorithm, policy=policy))
+
+    def install(self, request: pb.IssueRequest) -> pb.IssueReply:
+        """Plan a query as the request says, and install it."""
         return self._call("Issue", request, pb.IssueReply)
+
+    def explain(self, request: pb.ExplainRequest) -> pb.ExplainReply:
+        return self._call("Explain", request, pb.ExplainReply)
 
     def queries(self) -> list[pb.QueryInfo]:
         return list(self._call("Queries", pb.Empty(), pb.QueriesReply).queries)

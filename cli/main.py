@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import signal
 import sys
 from importlib.metadata import version
@@ -15,14 +16,17 @@ from pathlib import Path
 from rich.console import Console
 
 from cli.client import Client, DaemonRefusedError, DaemonUnreachableError
+from cli.explain import Explaining, explain
 from cli.follow import OnInfo, follow
 from cli.output import OutputNameError, check_out
+from cli.plan_options import add_plan_options, plan_request
 from cli.progress import LiveLine
 from cli.run import RunOptions, run
 from cli.tables import show_queries, show_status
 from node.config import ClusterConfig, ConfigError, load_cluster
 from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
+from planner.durations import duration_us
 from planner.errors import NarrowsError, PlanError, QueryError
 from planner.model import Algorithm
 
@@ -59,6 +63,16 @@ policies:
 """
 
 
+EXPLAIN_EXAMPLES = """\
+examples:
+  narrows explain --config cluster.toml --at frankfurt "SELECT ..."          running daemons plan it
+  narrows explain --config cluster.toml --start "SELECT ..."                 daemons are started for this, and stopped
+  narrows explain --config cluster.toml --start analyze "SELECT ..."         and the query is run to its end
+  narrows explain --config cluster.toml frankfurt-1                          a query that runs: expected and measured
+
+"""
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     top = argparse.ArgumentParser(
@@ -85,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _config_option(query)
     query.add_argument("--at", required=True, metavar="SITE", help="the query's home: rows are collected there")
-    _plan_options(query)
+    add_plan_options(query)
     _output_options(query)
     query.add_argument("text", help="the query")
 
@@ -93,6 +107,8 @@ def parser() -> argparse.ArgumentParser:
     _config_option(again)
     _output_options(again)
     again.add_argument("query_id", metavar="ID", help="as shown by narrows queries")
+
+    _explain_command(commands)
 
     queries = commands.add_parser("queries", help="list the queries of all sites")
     _config_option(queries)
@@ -115,12 +131,43 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("config", type=Path, help="the cluster's configuration (TOML)")
     whole.add_argument("--query", required=True, help="the query")
     whole.add_argument("--at", metavar="SITE", help="the query's home (default: the first site)")
-    _plan_options(whole)
+    add_plan_options(whole)
     whole.add_argument("--out", type=Path, metavar="FILE", help="write the rows: .parquet, .csv or .jsonl")
     whole.add_argument("--stats", type=Path, metavar="FILE", help="write figures about the run as JSON")
     whole.add_argument("--quiet", action="store_true", help="no progress, only errors")
     _speed_option(whole)
     return top
+
+
+def _explain_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "explain",
+        help="show the plan of a query, what it should cost and why; with analyze, what it did cost",
+        description="Shows for every head the sites, algorithms, rows, bytes and time of each step, the alternatives,\n"
+        "and the total beside shipping everything. Nothing is installed and no stream is read on.\n"
+        "With analyze the query runs, to the end of its streams or for a while, and what was measured\n"
+        "is shown beside what was expected.",
+        epilog=EXPLAIN_EXAMPLES + PLAN_CHOICES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _config_option(command)
+    command.add_argument("--at", metavar="SITE", help="the query's home (default: the first site)")
+    command.add_argument(
+        "--start", action="store_true", help="the cluster does not run: start all sites here, and stop them afterwards"
+    )
+    add_plan_options(command)
+    command.add_argument("--for", dest="seconds", type=_seconds, metavar="DURATION", help="analyze: end the query then")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.add_argument("--picture", type=Path, metavar="FILE", help="draw the plan: .svg or .dot")
+    _speed_option(command)
+    command.add_argument("words", nargs="+", metavar="[analyze] QUERY", help="the query, or the ID of one that runs")
+
+
+def _seconds(text: str) -> float:
+    length_us = duration_us(text)
+    if not length_us:
+        raise argparse.ArgumentTypeError(f"required a duration above 0 such as 30s or 2min; got {text}")
+    return length_us / 1e6
 
 
 def _config_option(command: argparse.ArgumentParser) -> None:
@@ -139,14 +186,6 @@ def _speed(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"required a number above 0; got {text}")
     return value
-
-
-def _plan_options(command: argparse.ArgumentParser) -> None:
-    names = ", ".join(algorithm.value for algorithm in Algorithm)
-    text = f"{names}: for every head, or per head: o=SM-S1,p=SP-D (default: SP-D; see below)"
-    command.add_argument("--algorithm", default="SP-D", metavar="NAME", help=text)
-    text = "frontier, delta or delta=DURATION (default: frontier; see below)"
-    command.add_argument("--policy", default="frontier", metavar="NAME", help=text)
 
 
 def _output_options(command: argparse.ArgumentParser) -> None:
@@ -193,12 +232,15 @@ def _node(options: argparse.Namespace) -> int:
 def _query(options: argparse.Namespace) -> int:
     config = load_cluster(options.config)
     check_out(options.out, options.format)
+    request = plan_request(options, options.text)
     with _client(config, options.at) as client:
         try:
-            issued = client.issue(options.text, options.algorithm, options.policy)
+            issued = client.install(request)
         except DaemonRefusedError as error:
             raise QueryError(str(error)) from None
         print(f"query {issued.query_id}\n{issued.plan_text}", file=sys.stderr)
+        for warning in issued.warnings:
+            print(f"narrows: {warning}", file=sys.stderr)
         return _follow_until_end(client, issued.query_id, options)
 
 
@@ -240,6 +282,34 @@ def _on_info(out: Path | None) -> OnInfo:
     return show
 
 
+def _explain(options: argparse.Namespace) -> int:
+    analyze = options.words[0] == "analyze"
+    words = options.words[1:] if analyze else options.words
+    if not words:
+        raise QueryError("narrows explain analyze requires a query; got none")
+    if options.seconds is not None and not analyze:
+        raise QueryError("--for requires narrows explain analyze; got narrows explain, which runs nothing")
+    text = " ".join(words)
+    return explain(
+        Explaining(
+            config=options.config,
+            request=plan_request(options, text, explained=True),
+            query_id=text if _is_query_id(text) else "",
+            at=options.at,
+            start=options.start,
+            analyze=analyze,
+            seconds=options.seconds,
+            json=options.json,
+            picture=options.picture,
+            speed=options.speed,
+        )
+    )
+
+
+def _is_query_id(text: str) -> bool:
+    return re.fullmatch(r"[a-z0-9][a-z0-9_-]*-[0-9]+", text) is not None
+
+
 def _queries(options: argparse.Namespace) -> int:
     found: list[pb.QueryInfo] = []
     config = load_cluster(options.config)
@@ -278,10 +348,8 @@ def _run(options: argparse.Namespace) -> int:
     return run(
         RunOptions(
             config=options.config,
-            query=options.query,
+            request=plan_request(options, options.query),
             at=options.at,
-            algorithm=options.algorithm,
-            policy=options.policy,
             out=options.out,
             stats=options.stats,
             speed=options.speed,
@@ -306,6 +374,7 @@ _COMMANDS = {
     "node": _node,
     "query": _query,
     "follow": _follow,
+    "explain": _explain,
     "queries": _queries,
     "drop": _drop,
     "status": _status,

@@ -19,6 +19,7 @@ from node.core.effects import QueryState
 from node.io.sources import check_sources
 from node.rpc import control_pb2 as pb
 from planner.errors import NarrowsError
+from planner.plan_file import read_plan
 from planner.plans import parse_algorithm, parse_policy
 from planner.sql import parse_query
 
@@ -32,10 +33,9 @@ class RunOptions:
     """What the user asked for."""
 
     config: Path
-    query: str
+    #: The query, and the plan that it is to have.
+    request: pb.IssueRequest
     at: str | None
-    algorithm: str
-    policy: str
     out: Path | None
     stats: Path | None
     speed: float | None
@@ -46,14 +46,16 @@ def run(options: RunOptions) -> int:
     """Everything in one go. Raises NarrowsError before anything starts if the input is not right."""
     config = load_cluster(options.config)
     home = config.site(options.at).name if options.at else config.sites[0].name
-    _check(config, options)
+    _check(config, options, home)
     console = Console(stderr=True, quiet=options.quiet)
     with LocalCluster(config, options.speed) as cluster:
         client = cluster.clients[home]
         began = time.monotonic()
-        issued = client.issue(options.query, options.algorithm, options.policy)
+        issued = client.install(options.request)
         # Windows are written in brackets, which are not markup here.
         console.print(issued.plan_text, highlight=False, markup=False, soft_wrap=True)
+        for warning in issued.warnings:
+            console.print(f"narrows: {warning}", highlight=False, markup=False, soft_wrap=True)
         line = LiveLine(console)
 
         def watch(_: pb.QueryInfo, rows: int) -> None:
@@ -75,7 +77,7 @@ def run(options: RunOptions) -> int:
         if followed.info.state != QueryState.COMPLETED:
             raise RunError(f"the query {followed.info.state}: {followed.info.reason}")
         statuses = {site: other.status() for site, other in cluster.clients.items()}
-        stats = run_stats(issued.plan_json, followed.info, followed.rows, seconds, statuses)
+        stats = run_stats(issued.plan_json, followed.info, followed.rows, seconds, statuses, issued.warnings)
     if options.stats is not None:
         _write_stats(options.stats, stats)
     console.print(f"{followed.rows:,} rows in {seconds:.2f} s")
@@ -83,13 +85,21 @@ def run(options: RunOptions) -> int:
     return 0
 
 
-def _check(config: ClusterConfig, options: RunOptions) -> None:
+def _check(config: ClusterConfig, options: RunOptions, home: str) -> None:
     """All that can be wrong, before the first process starts."""
-    query = parse_query(options.query, check_sources(config, [site.name for site in config.sites]))
-    parse_algorithm(options.algorithm, query)
-    parse_policy(options.policy)
+    check_request(config, options.request, home)
     check_out(options.out, None)
     check_file("--stats", options.stats)
+
+
+def check_request(config: ClusterConfig, request: pb.IssueRequest, home: str) -> None:
+    """Whether the query and the plan asked for can be had from the streams as they are on this machine."""
+    query = parse_query(request.text, check_sources(config, [site.name for site in config.sites]))
+    policy = parse_policy(request.policy)
+    if request.algorithm:
+        parse_algorithm(request.algorithm, query)
+    if request.plan_file:
+        read_plan(request.plan_file, query, home, policy)
 
 
 def _write_stats(path: Path, stats: dict[str, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from node.io.latency import percentile_us
@@ -13,7 +13,12 @@ STATS_VERSION = 1
 
 
 def run_stats(
-    plan_json: str, info: pb.QueryInfo, rows: int, seconds: float, statuses: Mapping[str, pb.StatusReply]
+    plan_json: str,
+    info: pb.QueryInfo,
+    rows: int,
+    seconds: float,
+    statuses: Mapping[str, pb.StatusReply],
+    warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The whole of stats.json."""
     tuples = sum(stream.rows for status in statuses.values() for stream in status.streams)
@@ -24,6 +29,7 @@ def run_stats(
         "query_id": info.query_id,
         "state": info.state,
         "plan": json.loads(plan_json),
+        "warnings": list(warnings),
         "rows": rows,
         "seconds": round(seconds, 3),
         "tuples_per_second": round(tuples / max(seconds, 1e-9), 1),
@@ -32,6 +38,8 @@ def run_stats(
         "streams": {stream.name: _stream(site, stream) for site, s in statuses.items() for stream in s.streams},
         "links": [_link(site, link) for site, status in statuses.items() for link in status.links],
         "ship_all_bytes": {view.alias: view.ship_all_bytes for view in views},
+        "steps": step_stats(info.query_id, statuses),
+        "sent": traffic_stats(info.query_id, statuses),
         "probes": _probes(info.query_id, statuses),
         "replicas": [
             _replica(site, replica)
@@ -61,7 +69,8 @@ def _site(status: pb.StatusReply) -> dict[str, Any]:
 
 
 def _stream(site: str, stream: pb.StreamStatus) -> dict[str, Any]:
-    return {"site": site, "rows": stream.rows, "aside": stream.aside, "state": stream.state}
+    retained = {"rows": stream.retained_rows, "bytes": stream.retained_bytes}
+    return {"site": site, "rows": stream.rows, "aside": stream.aside, "state": stream.state, "retained": retained}
 
 
 def _link(site: str, link: pb.LinkStatus) -> dict[str, Any]:
@@ -72,9 +81,42 @@ def _link(site: str, link: pb.LinkStatus) -> dict[str, Any]:
         "bytes": sum(by_kind.values()),
         "bytes_by_kind": by_kind,
         "round_trip_ms": link.rtt_us / 1000 if link.HasField("rtt_us") else None,
+        "bytes_per_second": round(link.bytes_per_s) if link.HasField("bytes_per_s") else None,
         "reconnects": link.reconnects,
         "duplicates": link.duplicates,
     }
+
+
+def step_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list[dict[str, Any]]:
+    """Rows of each head's walks before each step; those after the last are results. Summed over sites."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for step in (step for status in statuses.values() for step in status.steps if step.query_id == query_id):
+        rows, walks = found.get((step.head, step.step), (0, 0))
+        found[step.head, step.step] = rows + step.rows, walks + step.walks
+    return [
+        {"head": head, "step": step, "rows": rows, "walks": walks}
+        for (head, step), (rows, walks) in sorted(found.items())
+    ]
+
+
+def traffic_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list[dict[str, Any]]:
+    """What was sent for each step, replica and head's results, without what was repeated after a reconnect."""
+    return [
+        {
+            "for": sent.purpose,
+            "name": sent.name,
+            "number": sent.number,
+            "from": site,
+            "to": sent.peer,
+            "kind": sent.kind,
+            "messages": sent.messages,
+            "bytes": sent.bytes,
+            "framing_bytes": round(sent.framing_bytes, 1),
+        }
+        for site, status in statuses.items()
+        for sent in status.traffic
+        if sent.query_id == query_id
+    ]
 
 
 def _probes(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> dict[str, int]:

@@ -29,6 +29,18 @@ def show_status(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusR
     _windows(console, tau_ms, answering)
     _replicas(console, tau_ms, answering)
     _probes(console, answering)
+    _running(console, answering)
+
+
+def _running(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
+    """Queries that run, at their homes, with their plans in brief: narrows explain ID says more."""
+    rows = [(site, query) for site, status in statuses.items() for query in status.queries]
+    if not rows:
+        return
+    out = table("Queries", "query", "home", "state", ">rows", "plan")
+    for site, query in rows:
+        out.add_row(query.query_id, site, query.state, f"{query.rows:,}", query.plan_brief)
+    console.print(out)
 
 
 def _sites(console: Console, statuses: Mapping[str, pb.StatusReply | str]) -> None:
@@ -44,7 +56,7 @@ def _sites(console: Console, statuses: Mapping[str, pb.StatusReply | str]) -> No
 
 
 def _streams(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:
-    out = table("Streams", "stream", "site", "state", ">tuples", ">per second", "frontier", ">set aside")
+    out = table("Streams", "stream", "site", "state", ">tuples", ">per second", "frontier", ">set aside", ">retained")
     for site, status in statuses.items():
         for stream in status.streams:
             state = stream.state + (f": {stream.reason}" if stream.reason else "")
@@ -56,18 +68,20 @@ def _streams(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRepl
                 f"{stream.rows_per_second:,.0f}",
                 tick_time(stream.frontier, tau_ms),
                 f"{stream.aside:,}",
+                size_text(stream.retained_bytes) if stream.retained_rows else "",
             )
     console.print(out)
 
 
 def _links(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
-    out = table("Links", "from", "to", "state", ">round trip", ">sent", ">waiting", ">reconnects")
+    out = table("Links", "from", "to", "state", ">round trip", ">bandwidth", ">sent", ">waiting", ">reconnects")
     for site, status in statuses.items():
         for link in status.links:
             state = link.state if link.state == "up" else f"[red]{link.state}[/red] {link.trouble}"
             rtt = f"{link.rtt_us / 1000:.1f} ms" if link.HasField("rtt_us") else ""
+            rate = f"{size_text(round(link.bytes_per_s))}/s" if link.HasField("bytes_per_s") else ""
             sent = size_text(sum(link.sent_bytes.values()))
-            out.add_row(site, link.peer, state, rtt, sent, size_text(link.backlog_bytes), str(link.reconnects))
+            out.add_row(site, link.peer, state, rtt, rate, sent, size_text(link.backlog_bytes), str(link.reconnects))
     console.print(out)
 
 
@@ -99,7 +113,7 @@ def _replicas(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRep
     for site, replica in rows:
         out.add_row(
             site,
-            replica.query_id,
+            ", ".join([replica.query_id, *replica.users]),
             replica.alias,
             replica.kind,
             replica.role,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from cli.cluster import LocalCluster
+from demo.ports import free_ports
 from demo.report import judge, show_bytes, show_rows
 from demo.shop import DEMO_QUERY, SITES, write_shop
 from demo.watch import watch
@@ -134,17 +134,10 @@ def _demo(console: Console, setting: Setting) -> int:
 
 def _make_data(setting: Setting) -> dict[str, int]:
     """Write the streams; returns how many tuples each has."""
-    write_shop(setting.folder, setting.seconds, ORDERS_PER_SECOND, SEED, _free_ports())
+    first, second, third = free_ports(3)
+    write_shop(setting.folder, setting.seconds, ORDERS_PER_SECOND, SEED, (first, second, third))
     setting.rows.unlink(missing_ok=True)
     return {name: pq.read_metadata(setting.folder / f"{name}.parquet").num_rows for name in SITES.values()}
-
-
-def _free_ports() -> tuple[int, int, int]:
-    """Three loopback ports that nobody uses now."""
-    with socket.socket() as first, socket.socket() as second, socket.socket() as third:
-        for held in (first, second, third):
-            held.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1], third.getsockname()[1]
 
 
 def _tell(console: Console, setting: Setting, config: ClusterConfig, tuples: dict[str, int]) -> None:

@@ -17,12 +17,13 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
+from node.core.declared import DeclaredLink, DeclaredStream
 from planner.errors import NarrowsError
 from planner.model import TimeUnit
 
@@ -32,6 +33,7 @@ DAY_MS = 86_400_000
 TAU_MAX_MS = DAY_MS
 # In nanoseconds, the finest unit, this still stays below the 2**62 that event times stay below.
 LATENESS_MAX_MS = 36_500 * DAY_MS
+RETAIN_MAX_MS = 36_500 * DAY_MS
 
 _DURATION = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|s|min|h)")
 _DURATION_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
@@ -39,6 +41,9 @@ _ENDPOINT = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<name>[A-Za-z0-9_.-]+)):(?P<
 _HOST_NAME = re.compile(
     r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
 )
+_BANDWIDTH = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(bit|kbit|Mbit|Gbit|B|kB|MB|GB)/s")
+_BITS_PER_S = {"bit": 1, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "B": 8, "kB": 8e3, "MB": 8e6, "GB": 8e9}
+LATENCY_MAX_MS = 3_600_000
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _CLUSTER_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _SITE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -103,6 +108,10 @@ class StreamConfig:
     ts: str
     unit: TimeUnit | None
     lateness_ms: int
+    #: How much event time of its past a new query may begin with.
+    retain_ms: int = 0
+    #: What is declared of it, for planning.
+    stats: DeclaredStream = field(default_factory=DeclaredStream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,8 @@ class ClusterConfig:
     engine: str
     late_dir: Path
     sites: tuple[SiteConfig, ...]
+    #: What is declared of links, each direction on its own.
+    links: tuple[DeclaredLink, ...] = ()
 
     def site(self, name: str) -> SiteConfig:
         """The site called ``name``; a ConfigError that lists the known ones when there is none."""
@@ -195,6 +206,19 @@ def _duration_between(low_ms: int, high_ms: int, bounds: str) -> Callable[[str],
 
 _tau = _duration_between(1, TAU_MAX_MS, 'from "1ms" to "24h"')
 _lateness = _duration_between(0, LATENESS_MAX_MS, 'from "0ms" to "876000h"')
+_retain = _duration_between(0, RETAIN_MAX_MS, 'from "0ms" to "876000h"')
+
+
+def _latency(text: str) -> int:
+    return _duration_between(0, LATENCY_MAX_MS, 'from "0ms" to "1h"')(text) * 1000
+
+
+def _bandwidth(text: str) -> float:
+    """Bytes in a second."""
+    match = _BANDWIDTH.fullmatch(text)
+    if match is None or not float(match[1]):
+        raise _RefusedError('a bandwidth above 0 such as "10 Mbit/s", "800 kbit/s" or "2.5 MB/s"', shown(text))
+    return float(match[1]) * _BITS_PER_S[match[2]] / 8
 
 
 def _matching(pattern: re.Pattern[str]) -> Callable[[str], str]:
@@ -318,6 +342,28 @@ class _Table:
             self.note(name, error.required, error.got)
             return default
 
+    def number(self, name: str, what: str, *, zero: bool = False) -> float | None:
+        """A number above 0, or from 0 on; None when the key is not there."""
+        if name not in self._values:
+            return None
+        value = self._values[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not (0 if zero else 1e-9) <= value < 1e15:
+            self.note(name, what, shown(value))
+            return None
+        return float(value)
+
+    def names(self) -> list[str]:
+        """The keys of this table, in the order of the file."""
+        return list(self._values)
+
+    def table(self, name: str) -> _Table:
+        """The table under ``name``, empty when there is none."""
+        values = self._values.get(name, {})
+        if not isinstance(values, dict):
+            self.note(name, "a table", shown(values))
+            values = {}
+        return _Table(self._file, (*self._key, name), values, self._problems)
+
     def tables(self, name: str) -> list[tuple[str, _Table]]:
         """The tables under ``name``; wrong types are noted and left out."""
         group = self._values.get(name, {})
@@ -368,15 +414,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _cluster(table: _Table, path: Path) -> ClusterConfig:
-    table.only("cluster", "tau", "engine", "late_dir", "site")
+    table.only("cluster", "tau", "engine", "late_dir", "site", "link")
     base = path.parent.absolute()
+    sites = tuple(_site(name, site, base) for name, site in table.tables("site"))
     config = ClusterConfig(
         path=path,
         name=table.text("cluster", "a name in quotes", _matching(_CLUSTER_NAME), "narrows"),
         tau_ms=table.text("tau", 'a duration such as "100ms"', _tau, 1, required=True),
         engine=table.text("engine", '"native"', _engine, "native"),
         late_dir=base / table.text("late_dir", "a directory", _non_empty("a directory"), "late"),
-        sites=tuple(_site(name, site, base) for name, site in table.tables("site")),
+        sites=sites,
+        links=_links(table.table("link"), [site.name for site in sites]),
     )
     if _is_file(config.late_dir):
         table.note("late_dir", "a directory", f"the file {config.late_dir}")
@@ -404,7 +452,7 @@ def _site(name: str, table: _Table, base: Path) -> SiteConfig:
 
 def _stream(name: str, site: str, table: _Table, base: Path) -> StreamConfig:
     table.check_name(_matching(_STREAM_NAME))
-    table.only("path", "format", "ts", "unit", "lateness")
+    table.only("path", "format", "ts", "unit", "lateness", "retain", "stats")
     path = table.text("path", "a file name", _non_empty("a file name"), "", required=True)
     return StreamConfig(
         key=table.key,
@@ -415,6 +463,60 @@ def _stream(name: str, site: str, table: _Table, base: Path) -> StreamConfig:
         ts=table.text("ts", "the name of the event-time column", _non_empty("a column name"), "", required=True),
         unit=_unit(table),
         lateness_ms=table.text("lateness", 'a duration such as "0ms"', _lateness, 0),
+        retain_ms=table.text("retain", 'a duration such as "10min"', _retain, 0),
+        stats=_stats(table.table("stats")),
+    )
+
+
+def _stats(table: _Table) -> DeclaredStream:
+    """What is declared of a stream. Whether it has these columns is known only to the site that has the file."""
+    table.only("rate", "distinct", "bytes")
+    distinct, sizes = table.table("distinct"), table.table("bytes")
+    return DeclaredStream(
+        table.number("rate", "tuples per second, above 0"),
+        _by_column(distinct, "how many different values the column has, above 0"),
+        _by_column(sizes, "how many bytes a value takes on the wire, above 0"),
+    )
+
+
+def _by_column(table: _Table, what: str) -> dict[str, float]:
+    found = {name: table.number(name, what) for name in table.names()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _links(table: _Table, sites: list[str]) -> tuple[DeclaredLink, ...]:
+    """Both directions of every declared link: what is said of one holds for the other, unless that says more."""
+    found: dict[tuple[str, str], DeclaredLink] = {}
+    for source in table.names():
+        if source not in sites:
+            table.note(source, f"a site: {one_of(sites, source)}", shown(source))
+        for target, link in table.tables(source):
+            if target not in sites or target == source:
+                others = [site for site in sites if site != source]
+                required = f"another site: {one_of(others, target)}" if others else "another site"
+                table.table(source).note(target, required, shown(target))
+            found[source, target] = _link(source, target, link)
+    both = list(found)
+    both += [way[::-1] for way in both if way[::-1] not in found]
+    return tuple(_either(found.get(way), found.get(way[::-1]), *way) for way in both)
+
+
+def _link(source: str, target: str, table: _Table) -> DeclaredLink:
+    table.only("bandwidth", "latency", "price_per_gb")
+    bandwidth = table.text("bandwidth", 'a bandwidth such as "10 Mbit/s"', _bandwidth, 0.0)
+    latency = table.text("latency", 'a duration such as "40ms"', _latency, -1)
+    price = table.number("price_per_gb", "a price from 0 on", zero=True)
+    return DeclaredLink(source, target, bandwidth or None, None if latency < 0 else latency, price)
+
+
+def _either(own: DeclaredLink | None, other: DeclaredLink | None, source: str, target: str) -> DeclaredLink:
+    ways = [link for link in (own, other) if link is not None]
+    return DeclaredLink(
+        source,
+        target,
+        next((link.bytes_per_s for link in ways if link.bytes_per_s is not None), None),
+        next((link.latency_us for link in ways if link.latency_us is not None), None),
+        next((link.price_per_gb for link in ways if link.price_per_gb is not None), None),
     )
 
 

@@ -20,6 +20,7 @@ from node.io.clock import Clock
 from node.io.control import Control
 from node.io.engine_thread import EngineThread
 from node.io.late import LateFiles
+from node.io.plan_desk import PlanDesk
 from node.io.queries import Queries
 from node.io.replay import Replay
 from node.io.runner import Runner
@@ -62,7 +63,8 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
     engine = NativeEngine()
     engine_thread = EngineThread(engine, runner.put_from_thread)
     runner.connect(transport, engine_thread, replays)
-    control = Control(runner, transport, engine_thread, engine, queries, stopping.set)
+    desk = PlanDesk(runner, config)
+    control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set)
 
     server = _server(transport, control)
     _listen(server, site, here.listen)

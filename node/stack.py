@@ -6,17 +6,22 @@ clocks, files and engines; every decision is in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from node.codec import FrameReader, FrameWriter
+from node.codec import FrameReader, FrameWriter, shares_of
+from node.core.bandwidth import BandwidthMeter
 from node.core.effects import Effect, Send
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, Event, LinkMeasured, MessageReceived, PeerGreeted, PeerStateLost
 from node.core.limits import Limits
-from node.core.link import Frame, Hello, Identity, Link, LinkNews, Pong
+from node.core.link import Frame, Hello, Identity, Link, LinkNews, Part, Pong
+from node.core.messages import Message
 from node.core.site import Site
 from node.core.stream import LocalStream
+from node.core.traffic import Cause, Traffic, cause_of
+from node.framing import framing_bytes, update_bytes
 from node.wire import decode_about, decode_message, encode_about, encode_message, kind_of
 
 
@@ -92,6 +97,8 @@ class _Connection:
         self.reader = FrameReader()
         self.writer = FrameWriter()
         self.frames: list[Frame] = []
+        #: Shipments that left since the last one came; None before the first.
+        self.went: int | None = None
 
 
 class Stack:
@@ -110,7 +117,12 @@ class Stack:
         about = encode_about(stream.info for stream in streams)
         me = Identity(cluster, tau_ms, site, session, about)
         self.site = Site(site, tau_ms, streams, limits)
+        self.tau_ms = tau_ms
         self.links = {peer: Link(me, peer, limits) for peer in sorted(peers)}
+        self.bandwidths = {peer: BandwidthMeter() for peer in self.links}
+        self.traffic = Traffic()
+        #: For each link, what its parts that have not left yet are for.
+        self._causes: dict[str, dict[int, Cause]] = {peer: {} for peer in self.links}
         self._connections: dict[str, _Connection] = {}
         self._out: list[Output] = []
 
@@ -122,6 +134,7 @@ class Stack:
                 case ConnectionOpened():
                     # What was to leave on the one before waits in the link again.
                     self._connections[item.peer] = _Connection(item.connection)
+                    self.bandwidths[item.peer].interrupted()
                     self._apply(self.links[item.peer], self.links[item.peer].opened(now_us), events)
                 case ConnectionClosed():
                     self._on_closed(item)
@@ -135,14 +148,19 @@ class Stack:
                     events.append(item)
         for effect in self.site.handle(events, now_us):
             if isinstance(effect, Send):
-                link = self.links[effect.peer]
-                self._apply(link, link.send(kind_of(effect.message), encode_message(effect.message)), events)
+                self._send(self.links[effect.peer], effect.message, events)
             else:
                 self._out.append(effect)
         for peer, connection in self._connections.items():
             self._flush(peer, connection)
         out, self._out = self._out, []
         return out
+
+    def _send(self, link: Link, message: Message, events: list[Event]) -> None:
+        first = link.next_part
+        news = link.send(kind_of(message), encode_message(message))
+        self._causes[link.peer] |= dict.fromkeys(range(first, link.next_part), cause_of(message))
+        self._apply(link, news, events)
 
     def _on_closed(self, item: ConnectionClosed) -> None:
         connection = self._connections.get(item.peer)
@@ -160,15 +178,19 @@ class Stack:
         except PeerProtocolError as error:
             self._close(link, str(error))
             return
+        connection.went = 0
+        meter = self.bandwidths[item.peer]
         for frame in frames:
             self._apply(link, link.received(frame, now_us), events)
             if self._connections.get(item.peer) is not connection:
                 return
             if isinstance(frame, Pong) and link.rtt_us is not None:
-                events.append(LinkMeasured(item.peer, link.rtt_us))
+                events.append(LinkMeasured(item.peer, link.rtt_us, meter.bytes_per_s))
+        meter.acknowledged(link.peer_expects, now_us, link.rtt_us)
 
     def _apply(self, link: Link, news: LinkNews, events: list[Event]) -> None:
         if news.peer_restarted:
+            self._causes[link.peer].clear()
             events.append(PeerStateLost(link.peer, "the daemon was restarted and lost what it held"))
         try:
             if news.about is not None:
@@ -185,9 +207,27 @@ class Stack:
             self._close(link, news.close)
 
     def _flush(self, peer: str, connection: _Connection) -> None:
+        frames = iter(connection.frames)
         for shipment in connection.writer.write(connection.frames):
             self._out.append(SendFrame(peer, connection.number, shipment))
+            self._count(peer, connection, shipment, frames)
         connection.frames.clear()
+
+    def _count(self, peer: str, connection: _Connection, shipment: bytes, frames: Iterator[Frame]) -> None:
+        """Count a shipment for the steps, replicas and rows that it is for; ``frames`` begin with those in it."""
+        shares = shares_of(shipment)
+        framing = (framing_bytes(len(shipment)) + update_bytes(connection.went)) / len(shares)
+        connection.went = None if connection.went is None else connection.went + 1
+        last = None
+        for frame, (kind, size) in zip(islice(frames, len(shares)), shares, strict=True):
+            if not isinstance(frame, Part):
+                continue
+            last = frame.seq
+            cause = self._causes[peer].pop(frame.seq, None)
+            if cause is not None:
+                self.traffic.count(cause, peer, kind.name.lower(), size, framing, not frame.more)
+        if last is not None:
+            self.bandwidths[peer].sent(last, len(shipment))
 
     def _close(self, link: Link, reason: str) -> None:
         connection = self._connections.pop(link.peer, None)

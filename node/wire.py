@@ -23,7 +23,10 @@ from node.core.errors import LocalProtocolError, PeerProtocolError
 from node.core.link import Frame, Kind
 from node.core.messages import (
     AskMatches,
+    AskProfile,
+    Attach,
     Carry,
+    Detach,
     Done,
     Drop,
     Failed,
@@ -33,6 +36,7 @@ from node.core.messages import (
     Message,
     Prepare,
     Prepared,
+    Profiles,
     Refused,
     ReplicaSync,
     Rows,
@@ -43,6 +47,7 @@ from node.core.messages import (
 from node.core.ticks import TICK_END, TICK_MIN, Span
 from node.core.varint import decode_varint, encode_varint, signed
 from node.rpc import link_pb2 as pb
+from node.wire_profiles import profiles_in, profiles_out
 from planner.model import Algorithm, Policy, PolicyName, Sequence, Step, StreamInfo, TimeUnit
 
 _KINDS: dict[type[Message], Kind] = {
@@ -141,6 +146,11 @@ def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912, PLR0915 -
     numbers: tuple[int, ...] = ()
     blobs: tuple[bytes, ...] = ()
     match message:
+        case AskProfile():
+            out.ask_profile.text = message.text
+            out.ask_profile.streams.extend(_stream_out(stream) for stream in message.streams)
+        case Profiles():
+            out.profiles.CopyFrom(profiles_out(message))
         case Prepare():
             prepare = out.prepare
             prepare.text, prepare.sink = message.text, message.sink
@@ -149,7 +159,7 @@ def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912, PLR0915 -
             prepare.policy.CopyFrom(pb.Policy(name=message.policy.name, delta_us=message.policy.delta_us))
         case Prepared():
             round_trips = [pb.RoundTrip(site=site, rtt_us=rtt_us) for site, rtt_us in message.rtt_us]
-            prepared = pb.Prepared(frontier=message.frontier, origin_ms=message.origin_ms, round_trips=round_trips)
+            prepared = pb.Prepared(earliest=message.earliest, origin_ms=message.origin_ms, round_trips=round_trips)
             out.prepared.CopyFrom(prepared)
         case Refused():
             out.refused = message.reason
@@ -185,6 +195,11 @@ def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912, PLR0915 -
         case Fetched():
             out.fetched = message.replica
             blobs = (message.rows,)
+        case Attach():
+            attach = pb.Attach(replica=message.replica, host=message.host, host_replica=message.host_replica)
+            out.attach.CopyFrom(attach)
+        case Detach():
+            out.detach = message.replica
         case Rows():
             out.rows = message.head
             numbers, blobs = (*_span_out(message.span), message.sealed_at_us), (message.rows,)
@@ -201,7 +216,7 @@ def _pack(numbers: tuple[int, ...], body: bytes, blobs: tuple[bytes, ...]) -> by
     return b"".join((head, encode_varint(len(body)), body, *lengths, *blobs))
 
 
-def decode_message(data: bytes) -> Message:  # noqa: C901, PLR0912
+def decode_message(data: bytes) -> Message:  # noqa: C901, PLR0912, PLR0915
     """One message from bytes.
 
     Raises PeerProtocolError if they are not a message.
@@ -211,8 +226,12 @@ def decode_message(data: bytes) -> Message:  # noqa: C901, PLR0912
     _parse(message, body, "a message")
     query_id = message.query_id
     match message.WhichOneof("body"):
+        case "ask_profile":
+            found: Message = AskProfile(query_id, message.ask_profile.text, _streams(message.ask_profile.streams))
+        case "profiles":
+            found = profiles_in(query_id, message.profiles)
         case "prepare":
-            found: Message = _prepare(query_id, message.prepare)
+            found = _prepare(query_id, message.prepare)
         case "prepared":
             found = _prepared(query_id, message.prepared)
         case "refused":
@@ -244,6 +263,11 @@ def decode_message(data: bytes) -> Message:  # noqa: C901, PLR0912
             found = Fetch(query_id, message.fetch, _count(numbers.take()), rest.blob())
         case "fetched":
             found = Fetched(query_id, message.fetched, rest.blob())
+        case "attach":
+            attach = message.attach
+            found = Attach(query_id, attach.replica, attach.host, attach.host_replica)
+        case "detach":
+            found = Detach(query_id, message.detach)
         case "rows":
             found = Rows(query_id, message.rows, numbers.span(), numbers.take(), rest.blob())
         case "done":
@@ -330,7 +354,7 @@ def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
 
 def _prepared(query_id: str, prepared: pb.Prepared) -> Prepared:
     rtt_us = tuple((trip.site, _duration(trip.rtt_us)) for trip in prepared.round_trips)
-    return Prepared(query_id, _tick(prepared.frontier), _origin(prepared), rtt_us)
+    return Prepared(query_id, _tick(prepared.earliest), _origin(prepared), rtt_us)
 
 
 def _policy(policy: pb.Policy) -> Policy:

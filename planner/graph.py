@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 
@@ -64,9 +63,9 @@ def needed_after(query: JoinQuery, joined: Collection[str]) -> tuple[ColumnRef, 
 
 
 def conjunction(terms: Iterable[Expr]) -> Expr | None:
-    """All of them; None when there are none."""
-    found = list(terms)
-    return reduce(lambda one, other: Call("and", (one, other), pa.bool_()), found) if found else None
+    """All of them, in one list however many, so that those who walk it do not go deep; None when there are none."""
+    found = tuple(terms)
+    return Call("and", found, pa.bool_()) if len(found) > 1 else next(iter(found), None)
 
 
 def closure(edges: Iterable[Edge], aliases: Collection[str]) -> tuple[Edge, ...]:

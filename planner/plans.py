@@ -166,6 +166,15 @@ def describe(plan: Plan) -> str:
     return "\n".join([*lines, f"policy {policy_text(plan.policy)}"])
 
 
+def brief(plan: Plan) -> str:
+    """The plan on one line: for each head where it starts and how it goes on."""
+    heads = []
+    for head in plan.query.aliases:
+        steps = "".join(f" {hop.alias}({hop.algorithm.value})@{hop.site}" for hop in route(plan, head))
+        heads.append(f"{head}@{start_of(plan, head)}{steps}")
+    return "; ".join(heads)
+
+
 def plan_dict(plan: Plan) -> dict[str, object]:
     """The plan as JSON-able values."""
     return {

@@ -29,6 +29,10 @@ class KeySketch:
     #: How many tuples have that key.
     counts: NDArray[np.int64]
     limit: int
+    #: Event times, in microseconds, of the first and the last tuple with that key; None if not known. Many keys live
+    #: for much less than the profile's span (an order and its payment): without these they look rare in any window.
+    first_us: NDArray[np.int64] | None = None
+    last_us: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,10 @@ class TimeAxis:
         """Everything that rows from ``low_ts`` to ``high_ts`` can see has a position in [low, high)."""
         return low_ts - self.length, high_ts + include_ties
 
+    def position_of(self, ts: int) -> int:
+        """The position of the first tuple that is not before ``ts``."""
+        return ts
+
     def before(self, ts: int) -> int:
         """What is before this position is invisible to every row at ``ts`` or later."""
         return TICK_END if ts >= TICK_END else ts - self.length
@@ -116,6 +120,9 @@ class CountAxis:
         ordinals = self.ordinals
         low = TICK_MIN if low_ts < ordinals.known_from else ordinals.rank_one(low_ts, include_ties) - self.length
         return low, ordinals.rank_one(high_ts, include_ties)
+
+    def position_of(self, ts: int) -> int:
+        return self.ordinals.rank_one(ts)
 
     def before(self, ts: int) -> int:
         return self.ordinals.end if ts >= TICK_END else self.ordinals.rank_one(ts) - self.length

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from node.core.limits import Limits
+
 
 class Backlog:
     """Grows when a batch is sealed, shrinks when the sink is done with it."""
@@ -19,3 +21,7 @@ class Backlog:
     def done(self, frontier: int) -> None:
         while self.batches and self.batches[0][0] <= frontier:
             self.nbytes -= self.batches.popleft()[1]
+
+    def full(self, limits: Limits) -> bool:
+        """Whether its source has to wait."""
+        return self.nbytes >= limits.ahead_bytes_max or len(self.batches) >= limits.ahead_batches_max

@@ -8,8 +8,11 @@ from enum import StrEnum
 import pyarrow as pa
 
 from node.core.engine import Op
-from node.core.messages import Message
+from node.core.messages import LinkSeen, Message
+from node.core.sealer import Batch
 from node.core.ticks import Span
+from planner.model import JoinQuery
+from planner.stats import StreamProfile
 
 
 class QueryState(StrEnum):
@@ -48,6 +51,30 @@ class ReadSource:
 
     stream: str
     origin_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureStream:
+    """Make a profile of a stream (``profile.py``); takes long enough to be done elsewhere. Answered by StreamMeasured.
+
+    The sample is ``batches``; without any, the source is looked into, and what it will be read for stays unread.
+    """
+
+    request_id: str
+    query: JoinQuery
+    alias: str
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportStatistics:
+    """Answers StatisticsRequested. ``missing`` says of a stream, by alias, or of a site why nothing is known of it."""
+
+    request_id: str
+    profiles: dict[str, StreamProfile]
+    #: By the site that measured.
+    links: dict[str, tuple[LinkSeen, ...]]
+    missing: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +131,15 @@ class BlamePeer:
     reason: str
 
 
-Effect = BlamePeer | Send | ReadSource | RunOp | StoreRows | SetAside | ReportQuery | NoteIgnored
+Effect = (
+    BlamePeer
+    | Send
+    | ReadSource
+    | MeasureStream
+    | ReportStatistics
+    | RunOp
+    | StoreRows
+    | SetAside
+    | ReportQuery
+    | NoteIgnored
+)

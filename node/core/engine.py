@@ -11,6 +11,8 @@ the corresponding key of w (null equals nothing) and
     c.position - range_length <= w.TS < c.position        or, when ``include_ties``,
     c.position - range_length <= w.TS <= c.position
 
+and, where ``low`` is given, low <= w.TS.
+
 This is DESIGN section 2 for one pair, so a window that is ahead of the carry,
 or that still holds tuples from before the bound, changes nothing. Ties are
 included when the window's stream stands before the head's in the query.
@@ -86,6 +88,8 @@ class Probe:
     #: Reads columns of the joined row, named ``alias.column``.
     residual: Expr | None = None
     columns: tuple[str, ...] | None = None
+    #: What is before this position is invisible; None: nothing is.
+    low: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

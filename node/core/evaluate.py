@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from node.core.kernels import KERNELS
+from node.core.kernels.values import as_values
 from planner.model import ColumnRef, Expr, Literal
 
 Mask = NDArray[np.bool_]
@@ -18,14 +19,10 @@ def evaluate(expr: Expr, rows: pa.RecordBatch) -> pa.Array:
         return rows.column(str(expr))
     if isinstance(expr, Literal):
         return pa.repeat(pa.scalar(expr.value, expr.type), rows.num_rows)
-    args = [evaluate(arg, rows) for arg in expr.args]
-    match expr.function:
-        case "=":
-            return pc.equal(*args)
-        case "and":
-            return pc.and_kleene(*args)
-        case _:
-            raise NotImplementedError(expr.function)
+    args = []
+    for arg in expr.args:
+        args.append(as_values(evaluate(arg, rows)))
+    return KERNELS[expr.function](expr, args)
 
 
 def holds(expr: Expr, rows: pa.RecordBatch) -> Mask:

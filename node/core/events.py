@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from node.core.messages import Message
 from node.core.ticks import Span
-from planner.model import Plan, StreamInfo
+from planner.model import JoinQuery, Plan, StreamInfo
+from planner.stats import StreamProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,24 @@ class MessageReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class StatisticsRequested:
+    """Somebody here wants to plan a query: what do the sites know? Answered by ReportStatistics."""
+
+    request_id: str
+    query: JoinQuery
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMeasured:
+    """Answers MeasureStream; without a profile, why there is none."""
+
+    request_id: str
+    alias: str
+    profile: StreamProfile | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class QueryIssued:
     """A client asked this site, the query's home, to run a plan."""
 
@@ -108,10 +127,11 @@ class DropRequested:
 
 @dataclass(frozen=True, slots=True)
 class LinkMeasured:
-    """A round trip to a peer took this long."""
+    """A round trip to a peer took this long; so many bytes went there in a second, if enough did to know."""
 
     peer: str
     rtt_us: int
+    bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,8 @@ Event = (
     | PeerGreeted
     | PeerStateLost
     | MessageReceived
+    | StatisticsRequested
+    | StreamMeasured
     | QueryIssued
     | DropRequested
     | LinkMeasured

@@ -1,14 +1,15 @@
 """A query at its home: the site where it was issued, which installs it everywhere and is its sink.
 
 Installation has two phases. Every site prepares, or refuses; when all are
-ready, home starts the query at the latest of their frontiers, so every site can
-serve it from that tick on. If one refuses, none starts.
+ready, home starts the query at the latest of the ticks that they name, so every
+site can serve it from that tick on: its frontier, or what its streams retained. If one refuses, none starts.
 """
 
 from __future__ import annotations
 
 from node.core.delta import delta_us
 from node.core.effects import QueryState
+from node.core.held import Held
 from node.core.messages import Prepare, Prepared, Start
 from node.core.sink import Sink
 from node.core.ticks import TICK_END, TICK_MIN
@@ -18,14 +19,17 @@ from planner.model import Plan
 class HomeQuery:
     """State of one query that was issued here."""
 
-    def __init__(self, query_id: str, plan: Plan) -> None:
+    def __init__(self, query_id: str, plan: Plan, issued_us: int = 0) -> None:
         self.query_id = query_id
         self.plan = plan
+        self.issued_us = issued_us
         self.state = QueryState.PREPARING
         self.reason = ""
         self.sink: Sink | None = None
+        #: For each site, how many moves of the done frontiers it was not told of.
+        self.untold = {site: Held() for site in plan.sites}
         self._waiting = list(plan.sites)
-        self._frontier = TICK_MIN
+        self._first_tick = TICK_MIN
         self._origins: list[int] = []
         self._rtt_us: dict[tuple[str, str], int] = {}
 
@@ -46,17 +50,32 @@ class HomeQuery:
         if site not in self._waiting:
             return None
         self._waiting.remove(site)
-        self._frontier = max(self._frontier, answer.frontier)
+        self._first_tick = max(self._first_tick, answer.earliest)
         if answer.origin_ms is not None:
             self._origins.append(answer.origin_ms)
         self._rtt_us |= {(site, peer): rtt for peer, rtt in answer.rtt_us}
         if self._waiting:
             return None
         self.state = QueryState.RUNNING
-        self.sink = Sink(self.plan.query.aliases, self._frontier)
-        if self._frontier == TICK_END:
-            self.reason = "a stream of the query had ended before, so there is nothing to join"
-        return Start(self.query_id, self._frontier, min(self._origins, default=None), delta_us(self.plan, self._rtt_us))
+        self.sink = Sink(self.plan.query.aliases, self._first_tick)
+        if self._first_tick == TICK_END:
+            self.reason = "a stream of the query had ended before and retains nothing, so there is nothing to join"
+        return Start(
+            self.query_id, self._first_tick, min(self._origins, default=None), delta_us(self.plan, self._rtt_us)
+        )
+
+    def done_moved(self, now_us: int) -> None:
+        """The sink stored more: the sites are to be told, some time."""
+        for held in self.untold.values():
+            held.add(now_us)
+
+    def told(self, site: str) -> None:
+        """The site was told the done frontiers as they are now."""
+        self.untold[site] = Held()
+
+    @property
+    def all_told(self) -> bool:
+        return not any(held.count for held in self.untold.values())
 
     def end(self, state: QueryState, reason: str) -> None:
         self.state = state

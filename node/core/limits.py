@@ -29,6 +29,17 @@ class Limits:
     ack_bytes: int = 256 * 1024
     #: An acknowledgement waits at most this long for a message to ride on; alone it costs 23 to 49 bytes.
     ack_us: int = 2_000_000
+    #: Walks that ended without rows, and done frontiers, wait for a message to ride on: at most so many ...
+    news_held_max: int = 8
+    #: ... and at most this long.
+    news_us: int = 1_000_000
+    #: A query is planned without what a site has not told by then.
+    profile_us: int = 5_000_000
+    #: A query that is not ready everywhere by then is given up by its home: sites that are ready hold
+    #: their streams for it, and with them other queries.
+    prepare_us: int = 60_000_000
+    #: A site that is ready and hears neither Start nor Drop for this long gives the query up itself.
+    prepared_us: int = 120_000_000
     #: How often a link measures its round trip.
     ping_us: int = 4_000_000
     #: A link that heard nothing for this long is taken for dead and dialled again.
@@ -44,4 +55,10 @@ class Limits:
         invariant(self.shipment_bytes_max + MIB <= self.message_bytes_max, "limits: a shipment must fit in a message")
         invariant(self.part_bytes_max < 4 * MIB, "limits: a part must fit in a gRPC message")
         invariant(self.ack_bytes < self.inflight_bytes_max, "limits: acknowledge before the sender stalls")
+        invariant(self.prepare_us < self.prepared_us, "limits: home must give up before the sites do")
         invariant(self.ping_us * 2 < self.silence_us, "limits: silence must outlast two pings")
+
+    @property
+    def news_held(self) -> int:
+        """How much news may be held: a small part of what a source may be ahead, or it would wait for the clock."""
+        return max(1, min(self.news_held_max, self.ahead_batches_max // 4))

@@ -158,6 +158,17 @@ class Link:
         """What the peer does not have yet."""
         return self._flying_bytes + self._waiting_bytes
 
+    @property
+    def next_part(self) -> int:
+        """The number that the next part to be sent will have."""
+        return self._seq_next
+
+    @property
+    def peer_expects(self) -> int:
+        """The peer has acknowledged all parts before this one."""
+        oldest = self._flying or self._waiting
+        return oldest[0].seq if oldest else self._seq_next
+
     # -- connection ---------------------------------------------------------------------------
 
     def opened(self, now_us: int) -> LinkNews:

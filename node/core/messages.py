@@ -6,6 +6,38 @@ from dataclasses import dataclass
 
 from node.core.ticks import Span
 from planner.model import FRONTIER_POLICY, Policy, Sequence, StreamInfo
+from planner.stats import StreamProfile
+
+
+@dataclass(frozen=True, slots=True)
+class AskProfile:
+    """Home asks what a site knows of its streams, as a query that is not installed yet sees them.
+
+    ``query_id`` is that of the question.
+    """
+
+    query_id: str
+    text: str
+    streams: tuple[StreamInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """The way from the site that says so to ``peer``, as far as it was measured."""
+
+    peer: str
+    rtt_us: int | None
+    bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """Answers AskProfile: what was measured, by alias, and why the others could not be. Refused is an answer too."""
+
+    query_id: str
+    profiles: tuple[tuple[str, StreamProfile], ...]
+    missing: tuple[tuple[str, str], ...] = ()
+    links: tuple[LinkSeen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +54,10 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The site is ready; the query cannot start before this tick there."""
+    """The site is ready; ``earliest`` is the first tick from which on it has everything of its streams."""
 
     query_id: str
-    frontier: int
+    earliest: int
     #: Event time (milliseconds) of the first tuple of its streams that have not started, to align replays.
     origin_ms: int | None
     #: Round trips (microseconds) that the site has measured to others: home derives delta from them.
@@ -173,6 +205,24 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Attach:
+    """From owner to holder: this replica of the query is that of another query, ``host``, and synced as such."""
+
+    query_id: str
+    replica: int
+    host: str
+    host_replica: int
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """From owner to holder: nothing more will come for this replica of the query, nor will another attach to it."""
+
+    query_id: str
+    replica: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """A walk has ended; its result rows, none if ``rows`` is empty, for the sink."""
 
@@ -192,7 +242,9 @@ class Done:
 
 
 Message = (
-    Prepare
+    AskProfile
+    | Profiles
+    | Prepare
     | Prepared
     | Refused
     | Start
@@ -206,6 +258,8 @@ Message = (
     | ReplicaSync
     | Fetch
     | Fetched
+    | Attach
+    | Detach
     | Rows
     | Done
 )

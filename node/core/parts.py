@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from node.core.algorithms import sm_d1, sm_d2, sm_s1, sm_s2
 from node.core.algorithms.probe import LocalProbe
 from node.core.algorithms.ship import ShipSource
 from node.core.axis import CountAxis, axis_of
+from node.core.borrowed import BorrowedKeys, BorrowedMixed, BorrowedWindow, Later, move_parked
 from node.core.desk import Desk
 from node.core.owned import OwnedWindow, OwnerHalf
 from node.core.replicas.full import FullHolder, FullOwner
@@ -16,7 +18,7 @@ from node.core.replicas.mixed import MixedHolder, MixedOwner
 from node.core.replicas.reduced import ReducedHolder, ReducedOwner
 from node.core.status import ReplicaKind, ReplicaStatus
 from node.core.stored import StoredWindow
-from node.core.ticks import TICK_MIN
+from node.core.ticks import TICK_END, TICK_MIN, tick_start
 from node.core.view import view_schema
 from node.core.walk import ReplicaShape, Shape, StepShape
 from node.core.window import WindowState
@@ -30,13 +32,26 @@ HolderHalf = FullHolder | ReducedHolder | KeysHolder | MixedHolder
 class Parts:
     """Everything that lives as long as the query runs here."""
 
-    def __init__(self, desk: Desk, query: JoinQuery, shape: Shape, site: str, tau: int, first_tick: int) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        query: JoinQuery,
+        shape: Shape,
+        site: str,
+        tau: int,
+        first_tick: int,
+        attached: Sequence[int] = (),
+        users_done: Callable[[int], int] = lambda _: TICK_END,
+    ) -> None:
+        """``attached`` are replicas of which another query has the owner half; ``users_done`` tells up to which
+        tick those queries are done that use one of ours."""
         self._desk = desk
         self._query = query
         self._shape = shape
         self._site = site
         self._tau = tau
         self._first_tick = first_tick
+        self._users_done = users_done
         self.windows: list[StoredWindow] = []
         self.owned: dict[str, OwnedWindow] = {}
         self.full_owners: dict[int, FullOwner] = {}
@@ -45,10 +60,13 @@ class Parts:
         self.sources: dict[tuple[str, int], Source] = {}
         self.destinations: dict[tuple[str, int], Destination] = {}
         self._full_copies: dict[str, StoredWindow] = {}
+        self._borrowed: dict[str, BorrowedWindow] = {}
         for _, _, step in shape.all_steps:
-            if step.owner == site and not step.by(Algorithm.SP_S):
+            # With M the window is only there for the owner half.
+            elsewhere = step.by(Algorithm.SM_S2) and shape.replica_of(step).number in attached
+            if step.owner == site and not step.by(Algorithm.SP_S) and not elsewhere:
                 self._own(step)
-        for replica in shape.replicas:
+        for replica in [replica for replica in shape.replicas if replica.number not in attached]:
             if replica.owner == site:
                 self._add_owner(replica)
             elif replica.holder == site:
@@ -93,7 +111,7 @@ class Parts:
 
     def _add_owner(self, replica: ReplicaShape) -> None:
         if replica.kind is ReplicaKind.FULL:
-            self.full_owners[replica.number] = FullOwner(self._desk, replica)
+            self.full_owners[replica.number] = FullOwner(self._desk, replica, self._first_tick)
             return
         owned = self._owned_of(replica)
         half = self._owner(replica, owned.window)
@@ -168,20 +186,106 @@ class Parts:
     def on_done(self, done: Mapping[str, int]) -> None:
         """The sink is done with these heads up to these ticks."""
         for owned in self.owned.values():
-            owned.on_done(_done_with(owned.window.state.alias, done))
-        for half in self.holders.values():
+            ticks = [self._users_done(number) for number, half in self.owners.items() if half in owned.replicas]
+            owned.on_done(min([done_with(owned.window.state.alias, done), *ticks]))
+        for number, half in self.holders.items():
             # V and M forget when their owner says so.
             if isinstance(half, FullHolder | ReducedHolder):
-                half.on_done(_done_with(half.alias, done))
+                half.on_done(min(done_with(half.alias, done), self._users_done(number)))
         for (head, _), source in self.sources.items():
             if isinstance(source, sm_s1.Source | sm_d2.Source):
                 source.asking.on_done(done[head])
 
-    def statuses(self) -> list[ReplicaStatus]:
-        halves = [*self.full_owners.values(), *self.owners.values(), *self.holders.values()]
-        return [half.status() for half in halves]
+    # -- shared with other queries ------------------------------------------------------------
+
+    def has_half(self, number: int) -> bool:
+        """Whether a half of that replica is here."""
+        return number in self.holders or number in self.owners or number in self.full_owners
+
+    def can_host(self, number: int, tick: int) -> bool:
+        """Whether a query that sees what is from ``tick`` on can use a replica owned here: nothing of it was
+        sent yet, and none of it will have been forgotten when it comes."""
+        if number in self.full_owners:
+            return self.full_owners[number].frontier <= tick
+        state = next(owned for owned in self.owned.values() if self.owners[number] in owned.replicas).window.state
+        return state.frontier <= tick and state.kept_from <= state.axis.position_of(tick_start(tick, self._tau))
+
+    def borrow(self, number: int, host: Parts, host_number: int, later: Later) -> None:
+        """Use another query's copy for that replica; walks that wait for ours wait for it."""
+        mine, theirs = self.holders.pop(number), host.holders[host_number]
+        first_ts = tick_start(self._first_tick, self._tau)
+        for (head, place), source in self.sources.items():
+            step = self._shape.steps[head][place]
+            if step.remote and self._shape.uses(step, self._shape.replicas[number]):
+                self._borrow_for(source, step, host, theirs, first_ts, later)
+        if isinstance(mine, KeysHolder) and isinstance(theirs, KeysHolder):
+            move_parked(mine.state, BorrowedKeys(theirs, later).park)
+        for window in _windows_of(mine):
+            name = window.window_id.removeprefix(f"{self._desk.query_id}/")
+            borrowed = self._borrowed[name]
+            move_parked(window.state, borrowed.park)
+            window.close()
+            self.windows.remove(window)
+
+    def _borrow_for(
+        self, source: Source, step: StepShape, host: Parts, half: HolderHalf, first_ts: int, later: Later
+    ) -> None:
+        if isinstance(source, LocalProbe):
+            source.borrow(self._borrow_window(f"full:{step.window_name}", host.full_copy(step), first_ts, later))
+        elif isinstance(source, sm_d1.Source) and isinstance(half, KeysHolder):
+            source.borrow(BorrowedKeys(half, later))
+        elif isinstance(source, sm_s2.Source) and isinstance(half, MixedHolder):
+            name = self._shape.replica_of(step).name
+            source.borrow(BorrowedMixed(half, self._borrow_window(name, half.window, first_ts, later), later))
+
+    def _borrow_window(self, name: str, window: StoredWindow, first_ts: int, later: Later) -> BorrowedWindow:
+        if name not in self._borrowed:
+            self._borrowed[name] = BorrowedWindow(self._desk, window, first_ts, later)
+        return self._borrowed[name]
+
+    def full_copy(self, step: StepShape) -> StoredWindow:
+        """The full copy that a step of ours, or one like it, probes."""
+        return self._full_copies[step.window_name]
+
+    def settle_lowest(self) -> None:
+        """Before copies forget: where this query begins in those it borrows."""
+        for window in self._borrowed.values():
+            _ = window.lowest
+
+    def keep_only(self, numbers: Sequence[int]) -> None:
+        """The query is over; only the halves that others use stay."""
+        self.sources.clear()
+        self.destinations.clear()
+        self._borrowed.clear()
+        self.full_owners = {number: half for number, half in self.full_owners.items() if number in numbers}
+        self.owners = {number: half for number, half in self.owners.items() if number in numbers}
+        self.holders = {number: half for number, half in self.holders.items() if number in numbers}
+        for owned in self.owned.values():
+            owned.replicas = [half for half in owned.replicas if half in self.owners.values()]
+        self.owned = {name: owned for name, owned in self.owned.items() if owned.replicas}
+        kept = [owned.window for owned in self.owned.values()]
+        kept += [window for half in self.holders.values() for window in _windows_of(half)]
+        for window in self.windows:
+            if window not in kept:
+                window.close()
+        self.windows = [window for window in self.windows if window in kept]
+
+    def half(self, number: int) -> FullOwner | OwnerHalf | HolderHalf:
+        """The half of a replica that is here."""
+        return self.full_owners.get(number) or self.owners.get(number) or self.holders[number]
+
+    def statuses(self, users_at: Callable[[int], tuple[str, ...]]) -> list[ReplicaStatus]:
+        halves = [*self.full_owners.items(), *self.owners.items(), *self.holders.items()]
+        return [replace(half.status(), users=users_at(number)) for number, half in halves]
 
 
-def _done_with(alias: str, done: Mapping[str, int]) -> int:
+def done_with(alias: str, done: Mapping[str, int]) -> int:
     """The tick before which no walk of another head, which could probe this stream's window, is left."""
     return min((tick for head, tick in done.items() if head != alias), default=TICK_MIN)
+
+
+def _windows_of(half: HolderHalf) -> list[StoredWindow]:
+    """The engine's windows that a holder half has."""
+    if isinstance(half, FullHolder):
+        return half.windows
+    return [] if isinstance(half, KeysHolder) else [half.window]

@@ -23,6 +23,7 @@ from node.core.effects import Effect, RunOp, Send
 from node.core.engine import TS, Op, Question
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.gate import DeltaGate, FrontierGate, Gate
+from node.core.held import Endings
 from node.core.keycodes import usable
 from node.core.limits import Limits
 from node.core.messages import (
@@ -37,7 +38,7 @@ from node.core.messages import (
     TupleAnswer,
     payload_bytes,
 )
-from node.core.parts import Parts
+from node.core.parts import Parts, done_with
 from node.core.payload import take_batch
 from node.core.replicas.keys import KeysHolder
 from node.core.replicas.mixed import MixedHolder, MixedOwner
@@ -45,12 +46,12 @@ from node.core.replicas.reduced import ReducedHolder
 from node.core.rows import decode_rows, empty_batch, encode_rows
 from node.core.sealer import Batch
 from node.core.ship_all import ShipAllMeter
-from node.core.status import ProbeCounts, ReplicaStatus
+from node.core.status import ProbeCounts, ReplicaStatus, StepRows
 from node.core.ticks import TICK_END, TICK_MIN, Span, tick_start
 from node.core.view import View, view_schema
 from node.core.walk import Shape, Walk, shape_of
-from node.core.window import WindowState
-from planner.model import Plan, PolicyName
+from node.core.window import Action, WindowState
+from planner.model import Plan, PolicyName, TimeUnit
 
 
 class ShipmentTooLargeError(QueryFailedError):
@@ -73,6 +74,16 @@ class QueryRun:
         self.query_id = query_id
         self.plan = plan
         self.started = False
+        #: The query is over here; what is left of it are replicas that other queries use.
+        self.lingering = False
+        self._over = False
+        #: Replicas whose owner half is that of another query.
+        self.attached: list[int] = []
+        #: Up to which tick other queries are done that use a replica of this one.
+        self.users_done: Callable[[int], int] = lambda _: TICK_END
+        #: What waited for another query's copy and can go on.
+        self._ready: list[Action] = []
+        self.prepared_us = now_us()
         self.shape: Shape = shape_of(plan)
         self.gate: Gate = FrontierGate()
         self._site = site
@@ -84,17 +95,23 @@ class QueryRun:
         self._views: dict[str, View] = {}
         self._parts: Parts | None = None
         self._early: list[tuple[str, Batch, int]] = []
+        self._past_batches = 0
         self._early_messages: list[Shipment] = []
         self._asked: dict[int, Then] = {}
         self._done: dict[str, int] = {}
         self._out: list[Effect] = []
         self._first_tick = TICK_MIN
+        #: Walks that ended here without rows, elsewhere than at the sink, which is told some time.
+        self.endings = Endings()
         #: Walks that ended here, at the sink: nothing to send.
         self.finished: list[Walk] = []
         self.backlogs = {alias: Backlog() for alias in self.local_aliases}
         #: What shipping every tuple of the local streams to the sink would have cost.
         self._ship_all = {alias: ShipAllMeter() for alias in self.local_aliases}
         self.rows_in = dict.fromkeys(self.local_aliases, 0)
+        #: Oldest and newest event time of each local stream that the query saw, in the query's unit.
+        self._times: dict[str, tuple[int, int]] = {}
+        self._step_rows: dict[tuple[str, int], tuple[int, int]] = {}
 
     @property
     def local_aliases(self) -> tuple[str, ...]:
@@ -104,13 +121,27 @@ class QueryRun:
     def window_states(self) -> tuple[WindowState, ...]:
         return tuple(window.state for window in self._parts.windows) if self._parts else ()
 
-    def replica_statuses(self) -> list[ReplicaStatus]:
-        return self._parts.statuses() if self._parts else []
+    def replica_statuses(self, users_at: Callable[[int], tuple[str, ...]]) -> list[ReplicaStatus]:
+        """The halves here that are this query's own; ``users_at`` tells who else uses one."""
+        return self._parts.statuses(users_at) if self._parts else []
+
+    def replica_status(self, number: int) -> ReplicaStatus:
+        assert self._parts is not None
+        return self._parts.half(number).status()
 
     @property
     def ship_all_bytes(self) -> dict[str, int]:
         """What shipping every tuple of the local streams to the sink would have cost, compressed."""
         return {alias: meter.nbytes for alias, meter in self._ship_all.items()}
+
+    def span_us(self, alias: str) -> int:
+        """How much event time of a local stream the query saw, from the first tuple to the last."""
+        oldest, newest = self._times.get(alias, (0, 0))
+        return min(TICK_END, (newest - oldest) * TimeUnit.US // self.plan.query.unit)
+
+    def step_rows(self) -> list[StepRows]:
+        """Rows of walks before each step that was begun here."""
+        return [StepRows(self.query_id, head, step, *counts) for (head, step), counts in self._step_rows.items()]
 
     @property
     def probe_counts(self) -> ProbeCounts:
@@ -135,7 +166,7 @@ class QueryRun:
             self.gate = DeltaGate(delta_us, query.unit, self._now_us)
         for alias in self.local_aliases:
             self._views[alias] = View(query, alias, self._tau_ms, tick)
-        self._parts = Parts(self, query, self.shape, self._site, self._tau, tick)
+        self._parts = Parts(self, query, self.shape, self._site, self._tau, tick, self.attached, self.users_done)
         early, self._early = self._early, []
         for alias, batch, sealed_at_us in early:
             self.on_batch(alias, batch, sealed_at_us)
@@ -145,11 +176,74 @@ class QueryRun:
 
     def close(self) -> None:
         """Forget everything the engine holds for the query."""
+        self._over = True
         self._asked.clear()
         for window in self._parts.windows if self._parts else ():
             window.close()
 
+    # -- replicas shared with other queries ---------------------------------------------------
+
+    def has_half(self, number: int) -> bool:
+        """Whether a half of that replica is here, and this query's own."""
+        return self._parts is not None and self._parts.has_half(number)
+
+    def has_full_copy(self, alias: str) -> bool:
+        """Whether a full copy of that stream is held here, and this query's own."""
+        return self._parts is not None and any(half.alias == alias for half in self._parts.full_holders)
+
+    def can_host(self, number: int, tick: int) -> bool:
+        """Whether a query that sees what is from ``tick`` on can use a replica whose owner half is here."""
+        parts = self._parts
+        owned_here = self.shape.replicas[number].owner == self._site
+        return parts is not None and owned_here and parts.has_half(number) and parts.can_host(number, tick)
+
+    def borrow(self, number: int, host: QueryRun, host_number: int) -> None:
+        """Use another query's copy for that replica."""
+        parts, theirs = self._parts, host._parts
+        assert parts is not None
+        assert theirs is not None
+        parts.borrow(number, theirs, host_number, self._later)
+
+    def _later(self, action: Action) -> None:
+        """Something can go on, maybe in the middle of another query's work: it is done in this one's own turn."""
+        if not self._over and not self.lingering:
+            self._ready.append(action)
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._ready)
+
+    def go_on(self) -> None:
+        """Do what can go on."""
+        while self._ready:
+            self._ready.pop(0)()
+
+    def done_with(self, alias: str) -> int:
+        """The tick before which no walk of this query is left that could use a copy of that stream."""
+        return done_with(alias, self._done) if self.started else TICK_MIN
+
+    def refresh_done(self) -> None:
+        """Other queries use our replicas, or are done with more of them."""
+        if self._parts is not None:
+            ticks = dict.fromkeys(self._done, TICK_END) if self.lingering else self._done
+            self._parts.on_done(ticks)
+
+    def linger(self, numbers: list[int]) -> None:
+        """The query is over; only these replicas stay, for others."""
+        assert self._parts is not None
+        self.lingering = True
+        self.endings = Endings()
+        self.finished.clear()
+        self._ready.clear()
+        self._parts.keep_only(numbers)
+        self.refresh_done()
+
     # -- batches ------------------------------------------------------------------------------
+
+    def take_past(self, alias: str, batches: list[Batch]) -> None:
+        """What a local stream kept of its past, before anything else of it: it waits for the start."""
+        self._early += [(alias, batch, self._now_us()) for batch in batches]
+        self._past_batches += len(batches)
 
     def on_batch(self, alias: str, batch: Batch, now_us: int) -> None:
         """A local stream sealed a batch."""
@@ -160,19 +254,24 @@ class QueryRun:
             return
         span = Span(max(batch.span.first, self._first_tick), batch.span.end)
         rows = self._views[alias].rows(batch)
-        self._count(alias, span, rows)
+        if not self.lingering:
+            self._count(alias, span, rows)
         for owned in self._parts.owned.values():
             if owned.window.state.alias == alias:
                 owned.on_batch(span, rows)
         for number, full_owner in self._parts.full_owners.items():
             if self.shape.replicas[number].alias == alias:
                 full_owner.on_batch(span, rows, now_us)
-        if self.shape.starts[alias] == self._site:
+        if self.shape.starts[alias] == self._site and not self.lingering:
             self.advance(Walk(alias, span, now_us, 0, rows))
 
     def _count(self, alias: str, span: Span, rows: pa.RecordBatch) -> None:
         self.backlogs[alias].add(span.end, rows.nbytes)
         self.rows_in[alias] += rows.num_rows
+        if rows.num_rows:
+            times = rows.column(TS)
+            oldest, _ = self._times.get(alias, (times[0].as_py(), 0))
+            self._times[alias] = oldest, times[-1].as_py()
         if self._site != self.plan.sink:
             self._ship_all[alias].add(rows)
 
@@ -184,8 +283,13 @@ class QueryRun:
 
     def advance(self, walk: Walk) -> None:
         """Give a walk to its next step, or to the sink."""
+        if self.lingering or self._over:
+            return
         parts, steps = self._parts, self.shape.steps[walk.head]
         assert parts is not None
+        if walk.rows.num_rows:
+            rows, walks = self._step_rows.get((walk.head, walk.step), (0, 0))
+            self._step_rows[walk.head, walk.step] = rows + walk.rows.num_rows, walks + 1
         if walk.rows.num_rows and walk.step < len(steps):
             walk = _matchable(walk, steps[walk.step].keys_of(walk.rows))
         if walk.rows.num_rows == 0 or walk.step == len(steps):
@@ -194,11 +298,22 @@ class QueryRun:
             parts.sources[walk.head, walk.step].arrive(walk)
 
     def _finish(self, walk: Walk) -> None:
+        if self.plan.sink != self._site and not walk.rows.num_rows:
+            self.endings.add(walk, self._now_us())
+            return
         rows = self.shape.output(walk.rows) if walk.rows.num_rows else empty_batch(self.shape.output_schema)
         if self.plan.sink == self._site:
             self.finished.append(replace(walk, rows=rows))
         else:
             self.send(self.plan.sink, Rows(self.query_id, walk.head, walk.span, walk.sealed_at_us, encode_rows(rows)))
+
+    def tell_endings(self, riding: bool) -> None:
+        """Tell the sink of walks that ended without rows, if that costs little or somebody waits for it."""
+        endings = self.endings
+        reading_waits = any(head in self.backlogs and self.backlogs[head].full(self.limits) for head in endings.heads())
+        if riding or reading_waits or endings.due(self.limits, self._now_us()):
+            for ending in endings.take():
+                self.send(self.plan.sink, Rows(self.query_id, ending.head, ending.span, ending.sealed_at_us, b""))
 
     def on_answer(self, op_id: int, rows: pa.RecordBatch) -> None:
         """The engine answered."""
@@ -293,8 +408,8 @@ class QueryRun:
 
     @property
     def early_batches(self) -> int:
-        """Batches that wait for the start."""
-        return len(self._early)
+        """Batches that were sealed since Prepare and wait for the start."""
+        return max(0, len(self._early) - self._past_batches)
 
     def decode_results(self, data: bytes) -> pa.RecordBatch:
         """Result rows of this query from a peer's bytes."""
@@ -302,6 +417,8 @@ class QueryRun:
 
     def on_done(self, frontiers: tuple[tuple[str, int], ...]) -> None:
         """The sink is done with these heads up to these ticks: forget what nobody can see any more."""
+        if self._parts is not None:
+            self._parts.settle_lowest()
         for head, tick in frontiers:
             if tick < self._done.get(head, TICK_END):
                 raise PeerProtocolError(f"query {self.query_id} requires done frontiers that rise; got {head}={tick}")
@@ -327,6 +444,8 @@ class QueryRun:
         self._out.append(RunOp(op_id, self.query_id, question))
 
     def send(self, peer: str, message: Shipment | Rows) -> None:
+        if self.lingering and not isinstance(message, Sync | ReplicaSync | Fetch | Fetched):
+            return
         size = payload_bytes(message)
         if size > self.limits.shipment_bytes_max:
             raise ShipmentTooLargeError(

@@ -42,6 +42,20 @@ class ReplicaStatus:
     nbytes: int
     #: How often it was started again from its window.
     restarts: int
+    #: Other queries that use it too.
+    users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """How many rows the walks of a head had, at this site, before one of its steps; after the last they are results."""
+
+    query_id: str
+    head: str
+    step: int
+    rows: int
+    #: Walks that had any.
+    walks: int
 
 
 @dataclass(frozen=True, slots=True)

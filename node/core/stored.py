@@ -59,8 +59,15 @@ class StoredWindow:
         axis = self.state.axis
         placed, position, ties = axis.placed(rows, step.include_ties)
         names = tuple(step.answer_schema.names)
-        probe = Probe(window_id, placed, step.carry_keys, axis.length, ties, position, step.residual, names)
+        probe = Probe(
+            window_id, placed, step.carry_keys, axis.length, ties, position, step.residual, names, self.lowest
+        )
         self._desk.ask(probe, then)
+
+    @property
+    def lowest(self) -> int | None:
+        """What is before this position is none of the query's business; None if nothing is."""
+        return None
 
     def find(self, keys: pa.RecordBatch, low: int, high: int, then: Then) -> None:
         """The tuples with these keys and a position in [low, high)."""

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from node.core.limits import Limits
 from node.core.query_run import QueryRun
-from node.core.sealer import Sealer
+from node.core.recent import RecentBatches
+from node.core.retained import RetainedBatches
+from node.core.sealer import Batch, Sealer
 from node.core.ticks import TICK_END
 from planner.model import StreamInfo
 
@@ -27,6 +29,8 @@ class LocalStream:
     lateness_ms: int = 0
     #: Event time of its first tuple, in its unit; None when it is not known or there is none.
     first_ts: int | None = None
+    #: How much of its past is kept for queries that come later.
+    retain_ms: int = 0
 
 
 class StreamState:
@@ -44,10 +48,23 @@ class StreamState:
         self.origin_ms = None if local.first_ts is None else local.first_ts // unit
         self.rows_arrived = 0
         self.rows_aside = 0
+        self.retained = RetainedBatches(local.retain_ms * unit, tau_ms * unit)
+        #: What the stream is measured by when a query is planned.
+        self.recent = RecentBatches()
 
     @property
     def frontier(self) -> int:
         return self.sealer.frontier
+
+    @property
+    def earliest(self) -> int:
+        """The first tick from which on a new query can have everything."""
+        return self.retained.earliest(self.frontier)
+
+    def sealed(self, batch: Batch) -> None:
+        """The next batch was sealed."""
+        self.recent.add(batch)
+        self.retained.add(batch)
 
     @property
     def started(self) -> bool:
@@ -60,7 +77,7 @@ class StreamState:
             return "failed"
         if self.ended:
             return "ended"
-        if not any(run.started for _, run in self.followers):
+        if not any(run.started and not run.lingering for _, run in self.followers):
             return "held"
         return "reading" if self.reading else "paused"
 
@@ -70,8 +87,5 @@ class StreamState:
             return False
         if any(run.early_batches >= limits.ahead_batches_max for _, run in self.followers):
             return False
-        running = [run.backlogs[alias] for alias, run in self.followers if run.started]
-        return bool(running) and all(
-            backlog.nbytes < limits.ahead_bytes_max and len(backlog.batches) < limits.ahead_batches_max
-            for backlog in running
-        )
+        running = [run.backlogs[alias] for alias, run in self.followers if run.started and not run.lingering]
+        return bool(running) and not any(backlog.full(limits) for backlog in running)

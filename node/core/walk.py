@@ -134,6 +134,10 @@ class Shape:
         """The replica that a step between sites by SP-S, SM-S1, SM-S2 or SM-D1 uses."""
         return next(replica for replica in self.replicas if _uses(step, replica))
 
+    def uses(self, step: StepShape, replica: ReplicaShape) -> bool:
+        """Whether a step needs a replica."""
+        return _uses(step, replica)
+
     def output(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Result rows from a carry that went through all steps."""
         columns = [evaluate(expr, rows) for expr in self._outputs]

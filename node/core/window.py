@@ -55,6 +55,11 @@ class WindowState:
         heapq.heappush(self._parked, (newest_ts, self._parked_count, action))
         self._parked_count += 1
 
+    def take_parked(self) -> list[tuple[int, Action]]:
+        """All that is parked, oldest first; it waits here no more."""
+        parked, self._parked = sorted(self._parked, key=lambda item: item[:2]), []
+        return [(newest_ts, action) for newest_ts, _, action in parked]
+
     def release(self) -> None:
         """Let go on what can, oldest first."""
         while self._parked and self._parked[0][0] < self.sealed_ts:

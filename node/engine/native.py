@@ -83,7 +83,8 @@ class NativeEngine:
         for probe in probes:
             checks.check_probe(probe, window.schema, window.key_names)
         carry = first.rows if len(probes) == 1 else pa.concat_batches([probe.rows for probe in probes])
-        answer, origin = window.probe(carry, first.carry_keys, first.position, first.range_length, first.include_ties)
+        ranges = first.position, first.range_length, first.include_ties, first.low
+        answer, origin = window.probe(carry, first.carry_keys, *ranges)
         if first.residual is not None and answer.num_rows:
             held = np.flatnonzero(holds(first.residual, answer))
             answer, origin = payload.take_batch(answer, held), origin[held]
@@ -131,5 +132,6 @@ def _alike(one: Probe, other: Probe) -> bool:
         and one.include_ties == other.include_ties
         and one.residual == other.residual
         and one.columns == other.columns
+        and one.low == other.low
         and one.rows.schema.equals(other.rows.schema, check_metadata=True)
     )

@@ -75,11 +75,19 @@ class Window:
                     self.runs[place] = trim(self.runs[place], self._before)
 
     def probe(
-        self, carry: pa.RecordBatch, carry_keys: Sequence[str], position: str, range_length: int, include_ties: bool
+        self,
+        carry: pa.RecordBatch,
+        carry_keys: Sequence[str],
+        position: str,
+        range_length: int,
+        include_ties: bool,
+        lowest: int | None,
     ) -> tuple[pa.RecordBatch, I64]:
         """The joined rows, and for each of them the row of ``carry`` it comes from."""
         high = keys.integers(carry.column(position))
         low = _saturating_minus(high, range_length)
+        if lowest is not None:
+            low = np.maximum(low, lowest)
         found = self._search([carry.column(name) for name in carry_keys], low, high, include_ties)
         picked = _concat([asking for _, asking, _ in found])
         left = payload.take_batch(carry, picked) if found else carry.slice(0, 0)

@@ -17,13 +17,15 @@ from node.core.events import DropRequested, QueryIssued
 from node.core.link import LinkState
 from node.engine.native import NativeEngine
 from node.io.engine_thread import EngineThread
+from node.io.explained import explained
+from node.io.plan_desk import PlanDesk
 from node.io.queries import IssuedQuery, Queries
 from node.io.runner import Runner
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
+from planner.choose import Options
 from planner.errors import NarrowsError, QueryError
-from planner.plans import describe, forced_plan, parse_algorithm, parse_policy, plan_dict
-from planner.sql import parse_query
+from planner.plans import brief, describe, plan_dict
 
 _INFO_EVERY_S = 0.25
 _RATE_SPAN_S = 5.0
@@ -43,6 +45,7 @@ class Control:
         engine_thread: EngineThread,
         engine: NativeEngine,
         queries: Queries,
+        desk: PlanDesk,
         stop: Callable[[], None],
     ) -> None:
         self._runner = runner
@@ -50,6 +53,7 @@ class Control:
         self._engine_thread = engine_thread
         self._engine = engine
         self._queries = queries
+        self._desk = desk
         self._stop = stop
         self._began = time.monotonic()
         self._samples: deque[tuple[float, dict[str, int]]] = deque()
@@ -58,6 +62,7 @@ class Control:
         """gRPC's table of methods."""
         unary: dict[str, tuple[Callable[[ProtoMessage, Context], Awaitable[ProtoMessage]], type[ProtoMessage]]] = {
             "Issue": (self._issue, pb.IssueRequest),  # type: ignore[dict-item]
+            "Explain": (self._explain, pb.ExplainRequest),  # type: ignore[dict-item]
             "Queries": (self._list, pb.Empty),  # type: ignore[dict-item]
             "Drop": (self._drop, pb.DropRequest),  # type: ignore[dict-item]
             "Status": (self._status, pb.Empty),  # type: ignore[dict-item]
@@ -81,22 +86,33 @@ class Control:
     # -- queries ------------------------------------------------------------------------------
 
     async def _issue(self, request: pb.IssueRequest, context: Context) -> pb.IssueReply:
-        site = self._runner.stack.site
         try:
-            query = parse_query(request.text, site.catalogue)
-            choice = parse_algorithm(request.algorithm or "SP-D", query)
-            plan = forced_plan(query, site.name, choice, parse_policy(request.policy or "frontier"))
-            self._require_links(plan.sites)
+            planned = await self._desk.plan(request, self._require_links, explained=request.explained)
         except NarrowsError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}{self._unreachable()}")
-        issued = self._queries.new(plan)
+        plan = planned.plan
+        issued = self._queries.new(planned)
         self._runner.put([QueryIssued(issued.query_id, plan)])
         return pb.IssueReply(
             query_id=issued.query_id,
-            schema=query.output_schema().serialize().to_pybytes(),
+            schema=plan.query.output_schema().serialize().to_pybytes(),
             plan_text=describe(plan),
             plan_json=json.dumps(plan_dict(plan)),
+            warnings=planned.warnings,
         )
+
+    async def _explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainReply:
+        """Nothing is installed, and no stream is read: sites look into files that no query has started on."""
+        if request.WhichOneof("what") == "query_id":
+            query = await self._find(request.query_id, context)
+            if query.planned.choice is None:
+                query.planned = await self._desk.estimated(query.plan, Options())
+            return explained(query.planned, request.query_id, request.measured, self._troubles())
+        try:
+            planned = await self._desk.plan(request.query, lambda _: None, explained=True)
+        except NarrowsError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}{self._unreachable()}")
+        return explained(planned, "", (), self._troubles())
 
     def _require_links(self, sites: tuple[str, ...]) -> None:
         for site in sites:
@@ -106,8 +122,11 @@ class Control:
 
     def _unreachable(self) -> str:
         """A line per site that cannot be reached: a stream may be unknown only because its site is."""
+        return "".join(f"\n{trouble}" for trouble in self._troubles())
+
+    def _troubles(self) -> list[str]:
         troubles = {site: self._trouble(site) for site in self._runner.stack.links}
-        return "".join(f"\nsite {site} cannot be reached: {trouble}" for site, trouble in troubles.items() if trouble)
+        return [f"site {site} cannot be reached: {trouble}" for site, trouble in troubles.items() if trouble]
 
     def _trouble(self, site: str) -> str:
         """Why the link to a site is not up; nothing if it is, or if there is none."""
@@ -245,8 +264,26 @@ class Control:
                 status.rows, status.nbytes = self._window_size(window_id)
                 reply.windows.append(status)
         reply.views.extend(
-            pb.ViewStatus(query_id=view.query_id, alias=view.alias, rows=view.rows, ship_all_bytes=view.ship_all_bytes)
+            pb.ViewStatus(
+                query_id=view.query_id,
+                alias=view.alias,
+                rows=view.rows,
+                ship_all_bytes=view.ship_all_bytes,
+                span_us=view.span_us,
+            )
             for view in site.view_counts()
+        )
+        reply.steps.extend(
+            pb.StepStatus(query_id=step.query_id, head=step.head, step=step.step, rows=step.rows, walks=step.walks)
+            for step in site.step_rows()
+        )
+        reply.traffic.extend(self._traffic_rows())
+        reply.queries.extend(
+            pb.QueryBrief(
+                query_id=query.query_id, state=query.state, rows=query.spool.rows, plan_brief=brief(query.plan)
+            )
+            for query in self._queries.by_id.values()
+            if not query.state.ended
         )
         reply.replicas.extend(self._replica_rows())
         reply.probes.extend(
@@ -254,6 +291,22 @@ class Control:
             for counts in site.probe_counts()
         )
         return reply
+
+    def _traffic_rows(self) -> list[pb.TrafficStatus]:
+        return [
+            pb.TrafficStatus(
+                query_id=cause.query_id,
+                purpose=cause.purpose,
+                name=cause.name,
+                number=cause.number,
+                peer=peer,
+                kind=kind,
+                messages=sent.messages,
+                bytes=sent.nbytes,
+                framing_bytes=sent.framing_bytes,
+            )
+            for cause, peer, kind, sent in self._runner.stack.traffic.flows()
+        ]
 
     def _replica_rows(self) -> list[pb.ReplicaStatus]:
         site = self._runner.stack.site
@@ -269,7 +322,8 @@ class Control:
                 tuples=replica.tuples,
                 nbytes=replica.nbytes,
                 restarts=replica.restarts,
-                ended=replica.query_id not in site.runs,
+                ended=replica.query_id not in site.runs and not replica.users,
+                users=replica.users,
             )
             for replica in site.replica_statuses()
         ]
@@ -305,6 +359,8 @@ class Control:
                 rows_per_second=self._rate(name, stream.rows_arrived),
                 frontier=stream.frontier,
                 reason=stream.failed,
+                retained_rows=stream.retained.rows,
+                retained_bytes=stream.retained.nbytes,
             )
             for name, stream in self._runner.stack.site.streams.items()
         ]
@@ -319,6 +375,7 @@ class Control:
                     state=link.state.value,
                     trouble=self._trouble(peer),
                     rtt_us=link.rtt_us,
+                    bytes_per_s=self._runner.stack.bandwidths[peer].bytes_per_s,
                     sent_bytes=ledger.sent.bytes_by_kind,
                     received_bytes=ledger.received.bytes_by_kind,
                     backlog_bytes=link.backlog_bytes,

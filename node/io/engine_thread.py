@@ -46,7 +46,7 @@ class EngineThread:
             taken, over = self._take()
             began = time.thread_time()
             events: list[Event] = []
-            for query_id, effects in taken.items():
+            for query_id, effects in taken:
                 events += self._run(query_id, effects)
             self.busy_seconds += time.thread_time() - began
             if events:
@@ -54,12 +54,17 @@ class EngineThread:
             if over:
                 return
 
-    def _take(self) -> tuple[dict[str, list[RunOp]], bool]:
-        """Wait for one operation, then take all there are, by query."""
-        taken: dict[str, list[RunOp]] = {}
+    def _take(self) -> tuple[list[tuple[str, list[RunOp]]], bool]:
+        """Wait for one operation, then take all there are: neighbours of one query together, all in their order.
+
+        The order of different queries matters too: one may probe a window that another fills.
+        """
+        taken: list[tuple[str, list[RunOp]]] = []
         item = self._queue.get()
         while item is not None:
-            taken.setdefault(item.query_id, []).append(item)
+            if not taken or taken[-1][0] != item.query_id:
+                taken.append((item.query_id, []))
+            taken[-1][1].append(item)
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:

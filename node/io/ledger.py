@@ -11,30 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from node.core.link import Kind
+from node.framing import framing_bytes, update_bytes
 
-#: gRPC puts 5 bytes before each message, HTTP/2 9 before each frame, which holds 16 KiB.
-_GRPC_PREFIX_BYTES = 5
-_HTTP2_FRAME_BYTES = 9
-_HTTP2_PAYLOAD_BYTES = 16 * 1024
-#: Whoever writes after having received gives back what the peer may send: 13 bytes for the stream and 13 for the
-#: connection, once for all that came since. Who only receives does so every few MiB, which is not counted.
-WINDOW_UPDATE_BYTES = 26
-#: If gRPC had not yet been asked for the next message by then, the second write gives back 5 bytes more, at the
-#: same price. That is a race inside gRPC: between 14 and 53 percent of second writes did so in our tests. This is
-#: fitted to them, not derived; it leaves an error of up to 2 percent where all messages are small.
-_SECOND_UPDATE_BYTES = 5
 #: Preface, settings and headers of a new connection, from the site that dials and from the one that answers.
 _DIAL_BYTES = 290
 _ANSWER_BYTES = 153
 
 FRAMING = "framing"
-
-
-def framing_bytes(size: int) -> int:
-    """What gRPC and HTTP/2 add to a message of this size."""
-    with_prefix = size + _GRPC_PREFIX_BYTES
-    frames = -(-with_prefix // _HTTP2_PAYLOAD_BYTES)
-    return _GRPC_PREFIX_BYTES + _HTTP2_FRAME_BYTES * frames
 
 
 class Ledger:
@@ -88,6 +71,5 @@ def _count_updates(ledger: Ledger, before: int | None) -> int | None:
     """Count what a message gives back, the one after ``before`` others in a row; how many there are now."""
     if before is None:
         return None
-    if before < 2:
-        ledger.count_framing((WINDOW_UPDATE_BYTES, _SECOND_UPDATE_BYTES)[before])
+    ledger.count_framing(update_bytes(before))
     return before + 1

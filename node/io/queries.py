@@ -9,6 +9,7 @@ from pathlib import Path
 from node.core.effects import QueryState, StoreRows
 from node.core.events import RowsStored
 from node.io.latency import LatencyHistogram
+from node.io.planned import Planned
 from node.io.spool import Spool
 from planner.model import Plan
 
@@ -21,7 +22,7 @@ class IssuedQuery:
     """One query of which this site is the home."""
 
     query_id: str
-    plan: Plan
+    planned: Planned
     spool: Spool
     state: QueryState = QueryState.PREPARING
     reason: str = ""
@@ -31,6 +32,10 @@ class IssuedQuery:
     unconfirmed: list[RowsStored] = field(default_factory=list)
     #: Stored and not yet sent to the present follower.
     unsent_bytes: int = 0
+
+    @property
+    def plan(self) -> Plan:
+        return self.planned.plan
 
     def wake(self) -> None:
         """Tell whoever waits for this query that something changed."""
@@ -47,10 +52,10 @@ class Queries:
         self._count = 0
         self.by_id: dict[str, IssuedQuery] = {}
 
-    def new(self, plan: Plan) -> IssuedQuery:
+    def new(self, planned: Planned) -> IssuedQuery:
         self._count += 1
         query_id = f"{self._site}-{self._count}"
-        query = IssuedQuery(query_id, plan, Spool(self._folder / query_id))
+        query = IssuedQuery(query_id, planned, Spool(self._folder / query_id))
         self.by_id[query_id] = query
         return query
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+import pyarrow as pa
+
 from node.config import StreamConfig
+from node.core.declared import DeclaredStream
 from node.core.events import RowsArrived, SourceFailed
+from node.core.profile import Sample
+from node.core.recent import SAMPLE_BYTES_MAX, SAMPLE_ROWS_MAX
 from node.core.stream import LocalStream
 from node.io.sources import SourceError, open_source
 
@@ -19,12 +25,13 @@ class Replay:
     """One stream's file, read on demand. Blocking: one worker thread calls it at a time."""
 
     def __init__(self, config: StreamConfig, tau_ms: int, speed: float | None) -> None:
+        self._config = config
         self._source = open_source(config)
         self._lateness = config.lateness_ms * self._source.info.unit
         self._tau_s = tau_ms / 1000
         self._speed = speed
         self._began_s: float | None = None
-        self.local = LocalStream(self._source.info, config.lateness_ms, self._source.first_ts)
+        self.local = LocalStream(self._source.info, config.lateness_ms, self._source.first_ts, config.retain_ms)
 
     def read(self, origin_ms: int | None) -> RowsArrived | SourceFailed:
         """The next rows; when paced, what became due since the last call."""
@@ -49,6 +56,33 @@ class Replay:
         next_due = self._source.next_due_ts
         behind = next_due is not None and next_due <= now_ts
         return RowsArrived(name, chunk.rows, chunk.ts, None if behind else now_ts - self._lateness, chunk.ended)
+
+    @property
+    def declared(self) -> DeclaredStream:
+        """What the configuration says of the stream."""
+        return self._config.stats
+
+    def peek(self) -> Sample:
+        """The first rows of the file, by opening it once more: what ``read`` gives stays as it is.
+
+        Raises SourceError if the file cannot be read. Unlike ``read``, any thread may call this.
+        """
+        batches: list[pa.RecordBatch] = []
+        times: list[pa.Array] = []
+        with open_source(self._config) as source:
+            rows, nbytes, ended = 0, 0, False
+            while not ended and rows < SAMPLE_ROWS_MAX and nbytes < SAMPLE_BYTES_MAX:
+                chunk = source.read(READ_ROWS)
+                ended = chunk.ended
+                valid = chunk.ts.is_valid()
+                batches.append(chunk.rows.filter(valid))
+                times.append(chunk.ts.drop_null())
+                rows, nbytes = rows + chunk.rows.num_rows, nbytes + chunk.rows.nbytes
+        taken = pa.concat_batches(batches)
+        ts = np.concatenate([part.to_numpy() for part in times])
+        order = np.argsort(ts, kind="stable")
+        per_batch = None if self._speed is not None else max(1.0, min(READ_ROWS, len(ts)))
+        return Sample(taken.take(pa.array(order)), ts[order], per_batch)
 
     def close(self) -> None:
         self._source.close()

@@ -12,22 +12,26 @@ from typing import assert_never
 
 from node.core.effects import (
     BlamePeer,
+    MeasureStream,
     NoteIgnored,
     ReadSource,
     ReportQuery,
+    ReportStatistics,
     RunOp,
     Send,
     SetAside,
     StoreRows,
 )
-from node.core.events import Event, SourceFailed, StoreFailed
+from node.core.events import Event, SourceFailed, StatisticsRequested, StoreFailed
 from node.io.clock import Clock
 from node.io.engine_thread import EngineThread
 from node.io.late import LateFiles
+from node.io.measure import measure
 from node.io.queries import Queries
 from node.io.replay import Replay
 from node.io.transport import Transport
 from node.stack import CloseConnection, Input, Output, SendFrame, Stack, TimePassed
+from planner.model import JoinQuery
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +54,10 @@ class Runner:
         self._tasks: set[asyncio.Task[None]] = set()
         # A paced source sleeps in its thread, so each stream needs its own.
         self._pool = ThreadPoolExecutor(max(1, len(stack.site.streams)), thread_name_prefix="source")
+        # One at a time: what is measured is large, and the engine wants its processor.
+        self._measuring = ThreadPoolExecutor(1, thread_name_prefix="measure")
+        self._statistics: dict[str, asyncio.Future[ReportStatistics]] = {}
+        self._requests = 0
 
     def connect(self, transport: Transport, engine: EngineThread, replays: Mapping[str, Replay]) -> None:
         """Give it hands; done after construction because hands report back to it."""
@@ -65,6 +73,15 @@ class Runner:
     def put_from_thread(self, events: list[Event]) -> None:
         """Something happened; from any thread."""
         self._loop.call_soon_threadsafe(self.put, list[Input](events))
+
+    async def statistics(self, query: JoinQuery) -> ReportStatistics:
+        """What the sites know of a query's streams and of their links."""
+        self._requests += 1
+        request_id = f"{self.stack.site.name}?{self._requests}"
+        answer: asyncio.Future[ReportStatistics] = self._loop.create_future()
+        self._statistics[request_id] = answer
+        self.put([StatisticsRequested(request_id, query)])
+        return await answer
 
     async def run(self) -> None:
         """Until cancelled. A bug in the core ends it, and with it the daemon: going on could be wrong."""
@@ -94,7 +111,7 @@ class Runner:
         for output in outputs:
             self._perform(output)
 
-    def _perform(self, output: Output) -> None:  # noqa: C901 - a flat table reads best
+    def _perform(self, output: Output) -> None:  # noqa: C901, PLR0912 - a flat table reads best
         match output:
             case SendFrame():
                 self._transport.send(output)
@@ -104,6 +121,12 @@ class Runner:
                 self._engine.put(output)
             case ReadSource():
                 self._spawn(self._read(output))
+            case MeasureStream():
+                self._spawn(self._measure(output))
+            case ReportStatistics():
+                answer = self._statistics.pop(output.request_id)
+                if not answer.done():
+                    answer.set_result(output)
             case StoreRows():
                 self._store(output)
             case SetAside():
@@ -129,6 +152,11 @@ class Runner:
     async def _read(self, effect: ReadSource) -> None:
         replay = self._replays[effect.stream]
         self.put([await self._loop.run_in_executor(self._pool, replay.read, effect.origin_ms)])
+
+    async def _measure(self, effect: MeasureStream) -> None:
+        replay = self._replays[effect.query.ref(effect.alias).stream.name]
+        tau_ms = self.stack.tau_ms
+        self.put([await self._loop.run_in_executor(self._measuring, measure, effect, replay, tau_ms)])
 
     def _store(self, effect: StoreRows) -> None:
         try:

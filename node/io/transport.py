@@ -187,6 +187,8 @@ class Transport:
 
     async def _converse(self, connection: Connection, stream: ByteStream) -> str:
         """Write and read until one of the two is over; why it was."""
+        # gRPC cancels the answering end when the peer's process dies: the link must hear of that too.
+        reason = "connection lost"
         writer = asyncio.create_task(self._write(connection, stream))
         reader = asyncio.create_task(self._read(connection, stream))
         try:
@@ -196,9 +198,9 @@ class Transport:
             del self._connections[connection.number]
             for task in (writer, reader):
                 task.cancel()
+            self._put([ConnectionClosed(connection.peer, connection.number, reason)])
             # Their own cancellation is returned, not raised; ours must go through, or stopping would hang.
             await asyncio.gather(writer, reader, return_exceptions=True)
-        self._put([ConnectionClosed(connection.peer, connection.number, reason)])
         return reason
 
     async def _write(self, connection: Connection, stream: ByteStream) -> str:

@@ -11,26 +11,60 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class IssueRequest(_message.Message):
-    __slots__ = ("text", "algorithm", "policy")
+    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FILE_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    EXPLAINED_FIELD_NUMBER: _ClassVar[int]
     text: str
     algorithm: str
     policy: str
-    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ...) -> None: ...
+    plan: str
+    plan_file: str
+    search: str
+    cost: str
+    explained: bool
+    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ("query", "query_id", "measured")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    query: IssueRequest
+    query_id: str
+    measured: _containers.RepeatedCompositeFieldContainer[StatusReply]
+    def __init__(self, query: _Optional[_Union[IssueRequest, _Mapping]] = ..., query_id: _Optional[str] = ..., measured: _Optional[_Iterable[_Union[StatusReply, _Mapping]]] = ...) -> None: ...
+
+class ExplainReply(_message.Message):
+    __slots__ = ("text", "json", "svg", "dot")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    SVG_FIELD_NUMBER: _ClassVar[int]
+    DOT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    json: str
+    svg: str
+    dot: str
+    def __init__(self, text: _Optional[str] = ..., json: _Optional[str] = ..., svg: _Optional[str] = ..., dot: _Optional[str] = ...) -> None: ...
 
 class IssueReply(_message.Message):
-    __slots__ = ("query_id", "schema", "plan_text", "plan_json")
+    __slots__ = ("query_id", "schema", "plan_text", "plan_json", "warnings")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PLAN_TEXT_FIELD_NUMBER: _ClassVar[int]
     PLAN_JSON_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     schema: bytes
     plan_text: str
     plan_json: str
-    def __init__(self, query_id: _Optional[str] = ..., schema: _Optional[bytes] = ..., plan_text: _Optional[str] = ..., plan_json: _Optional[str] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, query_id: _Optional[str] = ..., schema: _Optional[bytes] = ..., plan_text: _Optional[str] = ..., plan_json: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
     __slots__ = ("query_id", "taken")
@@ -99,7 +133,7 @@ class DropRequest(_message.Message):
     def __init__(self, query_id: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "replicas", "probes")
+    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "replicas", "probes", "steps", "traffic", "queries")
     class IgnoredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +154,9 @@ class StatusReply(_message.Message):
     IGNORED_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     PROBES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    TRAFFIC_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
     site: str
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
@@ -133,10 +170,13 @@ class StatusReply(_message.Message):
     ignored: _containers.ScalarMap[str, int]
     replicas: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
     probes: _containers.RepeatedCompositeFieldContainer[ProbeStatus]
-    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ...) -> None: ...
+    steps: _containers.RepeatedCompositeFieldContainer[StepStatus]
+    traffic: _containers.RepeatedCompositeFieldContainer[TrafficStatus]
+    queries: _containers.RepeatedCompositeFieldContainer[QueryBrief]
+    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
-    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason")
+    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "retained_rows", "retained_bytes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +184,8 @@ class StreamStatus(_message.Message):
     ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     rows: int
@@ -151,10 +193,12 @@ class StreamStatus(_message.Message):
     rows_per_second: float
     frontier: int
     reason: str
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    retained_rows: int
+    retained_bytes: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., retained_rows: _Optional[int] = ..., retained_bytes: _Optional[int] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("peer", "state", "trouble", "rtt_us", "sent_bytes", "received_bytes", "backlog_bytes", "reconnects", "duplicates")
+    __slots__ = ("peer", "state", "trouble", "rtt_us", "sent_bytes", "received_bytes", "backlog_bytes", "reconnects", "duplicates", "bytes_per_s")
     class SentBytesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +222,7 @@ class LinkStatus(_message.Message):
     BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     RECONNECTS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
     peer: str
     state: str
     trouble: str
@@ -187,7 +232,44 @@ class LinkStatus(_message.Message):
     backlog_bytes: int
     reconnects: int
     duplicates: int
-    def __init__(self, peer: _Optional[str] = ..., state: _Optional[str] = ..., trouble: _Optional[str] = ..., rtt_us: _Optional[int] = ..., sent_bytes: _Optional[_Mapping[str, int]] = ..., received_bytes: _Optional[_Mapping[str, int]] = ..., backlog_bytes: _Optional[int] = ..., reconnects: _Optional[int] = ..., duplicates: _Optional[int] = ...) -> None: ...
+    bytes_per_s: float
+    def __init__(self, peer: _Optional[str] = ..., state: _Optional[str] = ..., trouble: _Optional[str] = ..., rtt_us: _Optional[int] = ..., sent_bytes: _Optional[_Mapping[str, int]] = ..., received_bytes: _Optional[_Mapping[str, int]] = ..., backlog_bytes: _Optional[int] = ..., reconnects: _Optional[int] = ..., duplicates: _Optional[int] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
+
+class StepStatus(_message.Message):
+    __slots__ = ("query_id", "head", "step", "rows", "walks")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    WALKS_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    head: str
+    step: int
+    rows: int
+    walks: int
+    def __init__(self, query_id: _Optional[str] = ..., head: _Optional[str] = ..., step: _Optional[int] = ..., rows: _Optional[int] = ..., walks: _Optional[int] = ...) -> None: ...
+
+class TrafficStatus(_message.Message):
+    __slots__ = ("query_id", "purpose", "name", "number", "peer", "kind", "messages", "bytes", "framing_bytes")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    PURPOSE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FRAMING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    purpose: str
+    name: str
+    number: int
+    peer: str
+    kind: str
+    messages: int
+    bytes: int
+    framing_bytes: float
+    def __init__(self, query_id: _Optional[str] = ..., purpose: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., peer: _Optional[str] = ..., kind: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., framing_bytes: _Optional[float] = ...) -> None: ...
 
 class WindowStatus(_message.Message):
     __slots__ = ("query_id", "window", "alias", "frontier", "waiting_walks", "rows", "nbytes")
@@ -208,21 +290,23 @@ class WindowStatus(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., window: _Optional[str] = ..., alias: _Optional[str] = ..., frontier: _Optional[int] = ..., waiting_walks: _Optional[int] = ..., rows: _Optional[int] = ..., nbytes: _Optional[int] = ...) -> None: ...
 
 class ViewStatus(_message.Message):
-    __slots__ = ("query_id", "alias", "rows", "ship_all_bytes", "backlog_bytes")
+    __slots__ = ("query_id", "alias", "rows", "ship_all_bytes", "backlog_bytes", "span_us")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     SHIP_ALL_BYTES_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPAN_US_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     alias: str
     rows: int
     ship_all_bytes: int
     backlog_bytes: int
-    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., rows: _Optional[int] = ..., ship_all_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ...) -> None: ...
+    span_us: int
+    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., rows: _Optional[int] = ..., ship_all_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., span_us: _Optional[int] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("query_id", "alias", "kind", "role", "peer", "frontier", "keys", "tuples", "nbytes", "restarts", "ended")
+    __slots__ = ("query_id", "alias", "kind", "role", "peer", "frontier", "keys", "tuples", "nbytes", "restarts", "ended", "users")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -234,6 +318,7 @@ class ReplicaStatus(_message.Message):
     NBYTES_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     alias: str
     kind: str
@@ -245,7 +330,20 @@ class ReplicaStatus(_message.Message):
     nbytes: int
     restarts: int
     ended: bool
-    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., restarts: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
+    users: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., restarts: _Optional[int] = ..., ended: _Optional[bool] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class QueryBrief(_message.Message):
+    __slots__ = ("query_id", "state", "rows", "plan_brief")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_BRIEF_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    state: str
+    rows: int
+    plan_brief: str
+    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ...) -> None: ...
 
 class ProbeStatus(_message.Message):
     __slots__ = ("query_id", "delta_us", "early", "late")

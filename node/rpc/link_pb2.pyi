@@ -61,7 +61,7 @@ class About(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "replica_sync", "fetch", "fetched")
+    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "replica_sync", "fetch", "fetched", "attach", "detach", "ask_profile", "profiles")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     PREPARED_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,10 @@ class Message(_message.Message):
     REPLICA_SYNC_FIELD_NUMBER: _ClassVar[int]
     FETCH_FIELD_NUMBER: _ClassVar[int]
     FETCHED_FIELD_NUMBER: _ClassVar[int]
+    ATTACH_FIELD_NUMBER: _ClassVar[int]
+    DETACH_FIELD_NUMBER: _ClassVar[int]
+    ASK_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    PROFILES_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     prepare: Prepare
     prepared: Prepared
@@ -96,11 +100,97 @@ class Message(_message.Message):
     replica_sync: int
     fetch: int
     fetched: int
-    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[str] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., replica_sync: _Optional[int] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ...) -> None: ...
+    attach: Attach
+    detach: int
+    ask_profile: AskProfile
+    profiles: Profiles
+    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[str] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., replica_sync: _Optional[int] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., attach: _Optional[_Union[Attach, _Mapping]] = ..., detach: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Attach(_message.Message):
+    __slots__ = ("replica", "host", "host_replica")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    HOST_REPLICA_FIELD_NUMBER: _ClassVar[int]
+    replica: int
+    host: str
+    host_replica: int
+    def __init__(self, replica: _Optional[int] = ..., host: _Optional[str] = ..., host_replica: _Optional[int] = ...) -> None: ...
+
+class AskProfile(_message.Message):
+    __slots__ = ("text", "streams")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    streams: _containers.RepeatedCompositeFieldContainer[Stream]
+    def __init__(self, text: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
+
+class Profiles(_message.Message):
+    __slots__ = ("profiles", "missing", "links")
+    PROFILES_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    profiles: _containers.RepeatedCompositeFieldContainer[Profile]
+    missing: _containers.RepeatedCompositeFieldContainer[Missing]
+    links: _containers.RepeatedCompositeFieldContainer[LinkSeen]
+    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ...) -> None: ...
+
+class Missing(_message.Message):
+    __slots__ = ("alias", "reason")
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    alias: str
+    reason: str
+    def __init__(self, alias: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class LinkSeen(_message.Message):
+    __slots__ = ("site", "rtt_us", "bytes_per_s")
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    RTT_US_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    site: str
+    rtt_us: int
+    bytes_per_s: float
+    def __init__(self, site: _Optional[str] = ..., rtt_us: _Optional[int] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
+
+class Profile(_message.Message):
+    __slots__ = ("alias", "rows", "span_us", "batch_rows", "columns", "column_bytes", "sketches")
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SPAN_US_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ROWS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SKETCHES_FIELD_NUMBER: _ClassVar[int]
+    alias: str
+    rows: int
+    span_us: int
+    batch_rows: float
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    column_bytes: _containers.RepeatedScalarFieldContainer[float]
+    sketches: _containers.RepeatedCompositeFieldContainer[Sketch]
+    def __init__(self, alias: _Optional[str] = ..., rows: _Optional[int] = ..., span_us: _Optional[int] = ..., batch_rows: _Optional[float] = ..., columns: _Optional[_Iterable[str]] = ..., column_bytes: _Optional[_Iterable[float]] = ..., sketches: _Optional[_Iterable[_Union[Sketch, _Mapping]]] = ...) -> None: ...
+
+class Sketch(_message.Message):
+    __slots__ = ("columns", "limit", "hashes", "counts", "time_unit_us", "firsts", "lengths")
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    TIME_UNIT_US_FIELD_NUMBER: _ClassVar[int]
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    limit: int
+    hashes: bytes
+    counts: bytes
+    time_unit_us: int
+    firsts: bytes
+    lengths: bytes
+    def __init__(self, columns: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., hashes: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., time_unit_us: _Optional[int] = ..., firsts: _Optional[bytes] = ..., lengths: _Optional[bytes] = ...) -> None: ...
 
 class Step(_message.Message):
     __slots__ = ("alias", "algorithm")
@@ -143,14 +233,14 @@ class Policy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., delta_us: _Optional[int] = ...) -> None: ...
 
 class Prepared(_message.Message):
-    __slots__ = ("frontier", "origin_ms", "round_trips")
-    FRONTIER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("earliest", "origin_ms", "round_trips")
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_MS_FIELD_NUMBER: _ClassVar[int]
     ROUND_TRIPS_FIELD_NUMBER: _ClassVar[int]
-    frontier: int
+    earliest: int
     origin_ms: int
     round_trips: _containers.RepeatedCompositeFieldContainer[RoundTrip]
-    def __init__(self, frontier: _Optional[int] = ..., origin_ms: _Optional[int] = ..., round_trips: _Optional[_Iterable[_Union[RoundTrip, _Mapping]]] = ...) -> None: ...
+    def __init__(self, earliest: _Optional[int] = ..., origin_ms: _Optional[int] = ..., round_trips: _Optional[_Iterable[_Union[RoundTrip, _Mapping]]] = ...) -> None: ...
 
 class RoundTrip(_message.Message):
     __slots__ = ("site", "rtt_us")

@@ -237,9 +237,16 @@ def environment() -> dict[str, str]:
     return os.environ | {"COLUMNS": "250", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 
 
+def planned(*arguments: str | Path) -> list[str]:
+    """The command with SP-D for a query of which the test does not say how it is planned: so it knows what happens."""
+    words = [str(argument) for argument in arguments]
+    open_plan = words[:1] in (["run"], ["query"]) and not {"--algorithm", "--plan"} & set(words)
+    return [*words, "--algorithm", SP_D] if open_plan else words
+
+
 def narrows(*arguments: str | Path, timeout_s: float = PATIENCE_S) -> Said:
     """Run a command to its end. A stack trace in what it says is a failure, whatever it was asked."""
-    command = [*NARROWS, *map(str, arguments)]
+    command = [*NARROWS, *planned(*arguments)]
     done = subprocess.run(command, capture_output=True, timeout=timeout_s, env=environment(), check=False)
     return no_trace(Said(done.returncode, done.stdout.decode(), done.stderr.decode()))
 
@@ -287,7 +294,7 @@ class Background:
         self._out, self._err = folder / f"{name}.out", folder / f"{name}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                [*NARROWS, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment()
+                [*NARROWS, *planned(*arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment()
             )
 
     @property

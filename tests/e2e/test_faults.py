@@ -45,6 +45,7 @@ from tests.e2e.harness import (
     new_tag,
     no_trace,
     none_left,
+    planned,
     tagged,
     write_cluster,
 )
@@ -166,7 +167,7 @@ def test_a_reader_that_closes_standard_output_early_gets_no_complaint(tmp_path: 
     join = steady(4)
     config = write_cluster(tmp_path, join.streams)
     with Daemons(config).start(*SITES).linked():
-        command = [*NARROWS, *map(str, query(config, join, "--format", "csv"))]
+        command = [*NARROWS, *planned(*query(config, join, "--format", "csv"))]
         piped = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
         assert piped.stdout is not None
         assert piped.stderr is not None

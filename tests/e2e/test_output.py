@@ -27,6 +27,7 @@ from tests.e2e.harness import (
     assert_same_rows,
     environment,
     narrows,
+    planned,
     run,
     write_cluster,
 )
@@ -79,7 +80,7 @@ def terminal_output(*arguments: str | Path) -> str:
     """What a command writes to a terminal."""
     ours, theirs = pty.openpty()
     command = subprocess.Popen(
-        [*NARROWS, *map(str, arguments)], stdout=theirs, stderr=subprocess.DEVNULL, env=environment()
+        [*NARROWS, *planned(*arguments)], stdout=theirs, stderr=subprocess.DEVNULL, env=environment()
     )
     os.close(theirs)
     data = bytearray()

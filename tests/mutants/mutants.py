@@ -51,10 +51,11 @@ S1, S2 = "node.core.algorithms.sm_s1", "node.core.algorithms.sm_s2"
 D1, D2 = "node.core.algorithms.sm_d1", "node.core.algorithms.sm_d2"
 FULL, REDUCED = "node.core.replicas.full", "node.core.replicas.reduced"
 KEYS, MIXED = "node.core.replicas.keys", "node.core.replicas.mixed"
+GRAPH, EVALUATE, RETAINED = "planner.graph", "node.core.evaluate", "node.core.retained"
+SHARING, BORROWED = "node.core.sharing", "node.core.borrowed"
 
-RESTARTS = "after a restart no further query runs in a scenario"
-SECOND = "scenarios have one query, so every stream starts with it"
-THIRD = "scenarios have two streams"
+RESTARTS = "rare: another query must run after a restart, over a link that was used before"
+COPIES = "only bytes are wasted: there are more copies than needed"
 MEMORY = "only memory grows, and no scenario measures it"
 CROSSED = "rare: a fetch must cross the death of its key and the next life of its slot, or meet another walk's"
 OVERTAKEN = "rare: needs streams at two sites, the sink at a third, and a Start that is overtaken (1 seed in 500)"
@@ -131,7 +132,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "self.ordinals.rank_one(ts) - self.length + 1",
     ),
     mutant("expire by the window's own head", PARTS, "if head != alias)", "if head == alias)"),
-    mutant("expire by the fastest head", PARTS, "return min((tick", "return max((tick", THIRD),
+    mutant("expire by the fastest head", PARTS, "return min((tick", "return max((tick"),
     mutant("never expire", GATE, "None if done <= TICK_MIN", "None if done < TICK_END", MEMORY),
     mutant(
         "times are forgotten too early",
@@ -151,7 +152,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "self._send(encode_rows(take_batch(rows.select(self._shape.keys), born)), self._dead())",
         'self._send(b"", self._dead())',
     ),
-    mutant("V is used before its sync", D1, "self._replica.state, *walk.times", "self._replica.state, 0, -(2**62)"),
+    mutant(
+        "V is used before its sync",
+        KEYS,
+        "enter(self.state, *walk.times, step.include_ties",
+        "enter(self.state, 0, -(2**62), step.include_ties",
+    ),
     mutant(
         "rows without a match are shipped",
         D1,
@@ -427,9 +433,8 @@ MUTANTS: tuple[Mutant, ...] = (
         RUN,
         "            self._early.append((alias, batch, now_us))\n",
         "",
-        SECOND,
     ),
-    mutant("start at the earliest frontier", HOME, "max(self._frontier, answer.frontier)", "self._frontier", SECOND),
+    mutant("start at the earliest frontier", HOME, "max(self._first_tick, answer.earliest)", "self._first_tick"),
     mutant(
         "start when the first site is ready",
         HOME,
@@ -442,7 +447,6 @@ MUTANTS: tuple[Mutant, ...] = (
         VIEW,
         'int(np.searchsorted(batch.ts, self._start_ts, side="left"))',
         "0",
-        SECOND,
     ),
     # -- walks
     mutant(
@@ -460,8 +464,8 @@ MUTANTS: tuple[Mutant, ...] = (
     mutant(
         "no heartbeat for empty batches",
         FULL,
-        "        self._frontier = span.end\n",
-        "        if not rows.num_rows:\n            return\n        self._frontier = span.end\n",
+        "        self.frontier = span.end\n",
+        "        if not rows.num_rows:\n            return\n        self.frontier = span.end\n",
     ),
     mutant(
         "batches are not put into windows",
@@ -500,6 +504,177 @@ MUTANTS: tuple[Mutant, ...] = (
         "marks.append(watermark // self._tau + 1)",
         "simulated sources give no watermarks",
     ),
+    # -- queries over many streams
+    mutant(
+        "residuals are never asked",
+        GRAPH,
+        "others += [expr for expr in query.residuals if _due(expr, alias, joined)]",
+        "pass",
+    ),
+    mutant(
+        "a residual is asked before all its streams are there",
+        GRAPH,
+        "return alias in aliases and all(other == alias",
+        "return alias in aliases and any(other == alias",
+    ),
+    mutant(
+        "a residual is asked at the last step only", GRAPH, "return alias in aliases and", "return len(before) > 2 and"
+    ),
+    mutant(
+        "a step uses one equality only", GRAPH, "keys = sorted(pairs, key=str)", "keys = sorted(pairs, key=str)[:1]"
+    ),
+    mutant(
+        "a column equals the first of its partners only",
+        GRAPH,
+        "for other in partners[1:]]",
+        "for other in partners[1:] if False]",
+    ),
+    mutant(
+        "keys in the order of the carry's names",
+        GRAPH,
+        "keys = sorted(pairs, key=str)",
+        "keys = sorted(pairs, key=lambda own: str(pairs[own]))",
+        COPIES,
+    ),
+    mutant(
+        "carry keys and window keys in different orders",
+        GRAPH,
+        "Link(tuple(pairs[own] for own in keys), tuple(keys)",
+        "Link(tuple(pairs[own] for own in keys), tuple(reversed(keys))",
+    ),
+    mutant(
+        "columns count as equal before they are",
+        GRAPH,
+        "_classes([edge for edge in query.edges if _within(edge, inside)], order)",
+        "_classes([edge for edge in query.edges if _within(edge, (*inside, *outside))], order)",
+    ),
+    mutant(
+        "what later keys need is dropped",
+        GRAPH,
+        "        wanted |= dict.fromkeys(partners)\n",
+        "        wanted |= dict.fromkeys(partners[:0])\n",
+    ),
+    mutant(
+        "only the first of the later keys is kept",
+        GRAPH,
+        "        wanted |= dict.fromkeys(partners)\n",
+        "        wanted |= dict.fromkeys(partners[:1])\n",
+        "rare: two columns of one stream must equal the same one of a stream that is joined third or later",
+    ),
+    mutant(
+        "what residuals need is dropped",
+        GRAPH,
+        "        if any(column.alias in rest for column in columns):\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "equalities do not follow from one another", GRAPH, "    return tuple(known)\n", "    return tuple(given)\n"
+    ),
+    mutant(
+        "a step's residual is that of the step before",
+        WALK,
+        "carry, window, ties, link.residual, answer))",
+        "carry, window, ties, shapes[-1].residual if shapes else None, answer))",
+    ),
+    mutant(
+        "a step's columns are those needed before it",
+        WALK,
+        "wanted = {str(column) for column in needed_after(query, joined)}",
+        "wanted = {str(column) for column in needed_after(query, joined[:-1])}",
+    ),
+    mutant("the carry stays where it started", WALK, "        source = hop.site\n", "        pass\n"),
+    mutant(
+        "every walk starts at home",
+        WALK,
+        "    source = start_of(plan, head)\n",
+        "    source = plan.query.ref(head).stream.site\n",
+    ),
+    mutant(
+        "no copy for walks that start elsewhere",
+        WALK,
+        "        if start != owner:\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "a walk starts at home and elsewhere",
+        RUN,
+        "if self.shape.starts[alias] == self._site and not self.lingering:",
+        "if not self.lingering:",
+    ),
+    mutant(
+        "a batch for a copy starts no walk",
+        RUN,
+        "        if self.shape.starts[message.alias] == self._site:\n",
+        "        if False:\n",
+    ),
+    mutant(
+        "heads share copies by other keys",
+        WALK,
+        "(kind is ReplicaKind.FULL or step.window_keys == replica.keys)",
+        "True",
+    ),
+    mutant(
+        "heads share no copies",
+        WALK,
+        "and not any(_uses(step, replica) for replica in found):",
+        "and True:",
+        COPIES,
+    ),
+    mutant(
+        "heads share copies at other sites",
+        WALK,
+        "(kind, step.hop.alias, step.source) == (replica.kind, replica.alias, replica.holder)",
+        "(kind, step.hop.alias) == (replica.kind, replica.alias)",
+    ),
+    mutant("filters are not applied", VIEW, "if self._where is not None and tuples.num_rows:", "if False:"),
+    mutant("null passes a filter or a residual", EVALUATE, ".fill_null(False)", ".fill_null(True)"),
+    mutant(
+        "a count window counts what its filter drops",
+        VIEW,
+        "            ts, tuples = ts[passed], take_batch(tuples.select(self._names), passed)\n",
+        "            nulls = np.where(holds(self._where, named), np.arange(len(ts)), -1)\n"
+        "            tuples = tuples.select(self._names).take(pa.array(nulls, mask=nulls < 0))\n",
+    ),
+    # -- what streams retain
+    mutant(
+        "too little is retained",
+        RETAINED,
+        "<= self._newest_ts - self._retain",
+        "<= self._newest_ts - self._retain // 2",
+    ),
+    mutant(
+        "more is promised than was retained",
+        RETAINED,
+        "return self._batches[0][0].span.first if self._batches else frontier",
+        "return self._batches[0][0].span.first - 1 if self._batches else frontier",
+    ),
+    mutant("the end of a stream lets nothing go", RETAINED, "elif len(batch.ts):", "elif False:", MEMORY),
+    # -- copies that queries share
+    mutant(
+        "a shared copy forgets when its own query is done",
+        SHARING,
+        "        return min(ticks)\n",
+        "        return TICK_END\n",
+    ),
+    mutant(
+        "a borrower sees what was before its start", BORROWED, "        return self._lowest\n", "        return None\n"
+    ),
+    mutant(
+        "a full copy is shared that is past the start",
+        PARTS,
+        "return self.full_owners[number].frontier <= tick",
+        "return True",
+    ),
+    mutant("a copy is shared that is past the start", PARTS, "return state.frontier <= tick and", "return"),
+    mutant(
+        "a shared copy ends with its own query",
+        SHARING,
+        "        if self._users.get(place):\n            return True\n",
+        "",
+    ),
+    mutant("streams with different filters share a copy", SHARING, "view = repr(ref.where), ", 'view = "", '),
+    mutant("streams with different windows share a copy", SHARING, "view, ref.window, query.unit", "view, query.unit"),
+    mutant("streams with different columns share a copy", SHARING, "str(view_schema(query, replica.alias))", '""'),
     # -- look-ahead
     mutant(
         "look-ahead never resumes", RUN, "                self.backlogs[head].done(tick)\n", "                pass\n"
@@ -507,7 +682,7 @@ MUTANTS: tuple[Mutant, ...] = (
     mutant(
         "look-ahead without bound",
         STREAM,
-        "backlog.nbytes < limits.ahead_bytes_max and len(backlog.batches) < limits.ahead_batches_max",
+        "not any(backlog.full(limits) for backlog in running)",
         "True",
         MEMORY,
     ),

@@ -19,8 +19,7 @@ SEED_SECONDS_MAX = 60
 
 def first_failure(seeds: int) -> tuple[int | None, str]:
     """The first seed that fails, and how."""
-    from tests.sim.check import check  # noqa: PLC0415 - after the bug is in place
-    from tests.sim.scenario import scenario_of  # noqa: PLC0415
+    from tests.sim.check import check, scenario_of  # noqa: PLC0415 - after the bug is in place
 
     for seed in range(seeds):
         scenario = scenario_of(seed)

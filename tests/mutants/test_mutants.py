@@ -20,6 +20,10 @@ REPRESENTATIVE = (
     "only the first parked walk is released",
     "sealed one tick early",
     "look-ahead never resumes",
+    "a step uses one equality only",
+    "filters are not applied",
+    "heads share copies by other keys",
+    "a borrower sees what was before its start",
 )
 
 

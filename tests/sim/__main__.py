@@ -18,7 +18,8 @@ def main() -> int:
     if options.seed is not None:
         outcome = check_seed(options.seed)
         print("\n".join(outcome.story))
-        print(f"seed {options.seed}: {outcome.rows.num_rows} rows, as the oracle says")
+        for query in outcome.queries:
+            print(f"{query.query_id} {query.state}: {query.rows.num_rows} rows, as the oracle says")
         return 0
     return run_many(range(options.first, options.first + options.seeds))
 

@@ -36,5 +36,11 @@ def totals_of(seed: int) -> tuple[dict[str, int], str]:
         outcome = check_seed(seed)
     except AssertionError as error:
         return {}, str(error)
-    counts = {"rows": outcome.rows.num_rows, "virtual seconds": outcome.virtual_us // 1_000_000, **outcome.counts}
+    rows = sum(query.rows.num_rows for query in outcome.queries if query.schema is not None)
+    counts = {
+        "queries": len(outcome.queries),
+        "rows": rows,
+        "virtual seconds": outcome.virtual_us // 1_000_000,
+        **outcome.counts,
+    }
     return counts, ""

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from node.core.engine import KEY, TS, Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe, joined_schema
-from node.core.evaluate import evaluate
+from tests.expressions import rows_that_hold
 
 Row = dict[str, Any]
 
@@ -58,11 +58,12 @@ class ReferenceEngine:
             for row in self._rows[op.window]:
                 same = _same([carry[name] for name in op.carry_keys], [row[name] for name in opened.keys])
                 age = carry[op.position] - row[TS]
-                if same and age <= op.range_length and (age > 0 or (age == 0 and op.include_ties)):
+                seen = op.low is None or row[TS] >= op.low
+                if same and seen and age <= op.range_length and (age > 0 or (age == 0 and op.include_ties)):
                     found.append({**row, **carry})
         rows = pa.RecordBatch.from_pylist(found, schema=joined_schema(op.rows.schema, opened.schema))
         if op.residual is not None:
-            rows = rows.filter(evaluate(op.residual, rows))
+            rows = rows.filter(pa.array(rows_that_hold(op.residual, rows), pa.bool_()))
         return rows if op.columns is None else rows.select(op.columns)
 
     def _find(self, op: Find) -> pa.RecordBatch:

@@ -1,13 +1,17 @@
-"""Hypothesis writes the data, the simulator runs it, the oracle judges."""
+"""Hypothesis writes the data, the queries and the plans, the simulator runs them, the oracle judges."""
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+import random
+
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from node.core.limits import Limits
 from tests.sim.check import check
-from tests.sim.scenario import ALGORITHMS, Fault, Scenario, StreamData, Window
+from tests.sim.multiway import random_scenario
+from tests.sim.queries import ALGORITHMS, Window
+from tests.sim.scenario import Fault, Scenario, StreamData, two_way
 
 SITES = ("ash", "bow", "cam")
 
@@ -43,7 +47,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         st.booleans(),
     )
     algorithm = st.sampled_from(ALGORITHMS)
-    return Scenario(
+    return two_way(
         seed=draw(st.integers(0, 2**32)),
         sites=SITES,
         streams=(draw(streams("left", keys, key_type)), draw(streams("right", keys, key_type))),
@@ -64,3 +68,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 @given(scenarios())
 def test_any_two_streams_are_joined_exactly(scenario: Scenario) -> None:
     check(scenario)
+
+
+@settings(max_examples=70, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False), st.integers(0, 2**32))
+def test_any_queries_by_any_plans_give_what_the_oracle_says(choices: random.Random, seed: int) -> None:
+    """Every choice of the scenario is one of hypothesis, which tries extremes and makes a failure small."""
+    check(random_scenario(choices, seed))

@@ -26,9 +26,11 @@ from node.core.effects import (
     StoreRows,
 )
 from node.core.engine import Append, Engine, Find, Probe
-from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.events import DropRequested, ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.link import LinkState
+from node.core.query_run import QueryRun
 from node.core.stream import LocalStream
+from node.core.ticks import TICK_END, TICK_MIN
 from node.engine.native import NativeEngine
 from node.stack import (
     CloseConnection,
@@ -41,14 +43,13 @@ from node.stack import (
     Stack,
     TimePassed,
 )
-from planner.model import Algorithm, StreamInfo, TimeUnit
-from planner.plans import forced_plan, parse_policy
+from planner.model import StreamInfo, TimeUnit
 from planner.sql import parse_query
+from tests.sim.queries import QuerySpec
 from tests.sim.reference_engine import ReferenceEngine
 from tests.sim.replicas import ReplicaChecker
 from tests.sim.scenario import Fault, Scenario, StreamData
 
-QUERY_ID = "q1"
 START_US = 1_800_000_000_000_000
 DEADLINE_US = 3_600_000_000
 TIMER_US = 50_000
@@ -59,18 +60,52 @@ class SimulationError(AssertionError):
 
 
 @dataclass
+class Delivered:
+    """What became of one query."""
+
+    query_id: str
+    spec: QuerySpec
+    state: QueryState = QueryState.PREPARING
+    reason: str = ""
+    #: Which life its home was in when it was issued; None: it is yet to be issued.
+    life: int | None = None
+    called: bool = False
+    drop_called: bool = False
+    #: The tick from which on it sees tuples, once it runs.
+    first_tick: int | None = None
+    #: Its home was killed before it ended, and knows nothing of it.
+    forgotten: bool = False
+    sites: tuple[str, ...] = ()
+    schema: pa.Schema | None = None
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    stored: set[tuple[str, int]] = field(default_factory=set)
+
+    @property
+    def over(self) -> bool:
+        return self.state.ended or self.forgotten
+
+    @property
+    def rows(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches, schema=self.schema)
+
+
+@dataclass
 class Outcome:
     """What a run delivered, and how."""
 
-    rows: pa.Table
+    queries: list[Delivered]
+    #: By stream, for those that were read to their end: how many tuples were set aside on the way.
     aside: dict[str, int]
     story: list[str]
     virtual_us: int
-    state: QueryState
-    reason: str
     counts: dict[str, int] = field(default_factory=dict)
     probes_early: int = 0
     probes_late: int = 0
+
+    @property
+    def rows(self) -> pa.Table:
+        """Of the first query, where it is the only one that matters."""
+        return self.queries[0].rows
 
 
 class SimSource:
@@ -131,12 +166,11 @@ class World:
         self._arrival_us: dict[tuple[int, str], int] = {}
         self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
-        self._schema: pa.Schema | None = None
-        self._rows: list[pa.RecordBatch] = []
-        self._stored: set[tuple[str, int]] = set()
+        self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
+        self._reads = 0
+        #: Halves of copies that were another query's, by site, query and number.
+        self._shared: set[tuple[str, str, int]] = set()
         self._aside: dict[str, int] = {}
-        self._state = QueryState.PREPARING
-        self._reason = ""
 
     def _start(self, site: str) -> None:
         self._lives[site] += 1
@@ -149,7 +183,8 @@ class World:
         for data in scenario.streams:
             if data.site == site:
                 self._sources[data.name] = SimSource(data, scenario.chunk_rows_max)
-                streams.append(LocalStream(self._sources[data.name].info, data.lateness_ms, data.first_ts))
+                info = self._sources[data.name].info
+                streams.append(LocalStream(info, data.lateness_ms, data.first_ts, data.retain_ms))
         peers = [peer for peer in scenario.sites if peer != site]
         session = self._rng.getrandbits(32) | 1
         return Stack("sim", site, peers, scenario.tau_ms, session, streams, scenario.limits)
@@ -171,7 +206,7 @@ class World:
             self._at(fault.at_us, lambda fault=fault: self._begin_fault(fault))  # type: ignore[misc]
         for site in self.scenario.sites:
             self._at(TIMER_US, lambda site=site: self._timer(site))  # type: ignore[misc]
-        self._at(self._delay(), self._try_issue)
+        self._call_queries()
         if self.scenario.restart is not None:
             self._at(self.scenario.restart.at_us, self._restart)
         while self._heap and not self._over():
@@ -182,18 +217,29 @@ class World:
         self._check_nothing_is_left()
         self.counts["replica checks"] = self.replicas.checks
         self.counts["tuples sent to W' and M"] = self.replicas.tuples_sent
-        rows = pa.Table.from_batches(self._rows, schema=self._schema)
+        self.counts["halves shared by queries"] = len(self._shared)
         virtual_us = self.now_us - START_US
         probes = [counts for node in self._nodes.values() for counts in node.site.probe_counts()]
         early, late = sum(counts.early for counts in probes), sum(counts.late for counts in probes)
-        return Outcome(rows, self._aside, self.story, virtual_us, self._state, self._reason, self.counts, early, late)
+        ended = [stream for node in self._nodes.values() for stream in node.site.streams.values() if stream.ended]
+        aside = {stream.info.name: self._aside.get(stream.info.name, 0) for stream in ended}
+        return Outcome(self._queries, aside, self.story, virtual_us, self.counts, early, late)
 
     def _over(self) -> bool:
-        """The query has ended, or its home forgot it, and so has every site."""
-        forgotten = self._schema is not None and QUERY_ID not in self._home().site.homes
-        if not (self._state.ended or forgotten):
+        """Every query has ended, or its home forgot it, and so has every site."""
+        if any(query.called and not query.over for query in self._queries):
             return False
-        return not any(node.site.runs for node in self._nodes.values())
+        waiting = [query for query in self._queries if not query.called]
+        if waiting:
+            # Nothing is read any more that could make its time come.
+            self._call(waiting[0])
+            return False
+        return not any(self._runs(site) for site in self._nodes)
+
+    def _runs(self, site: str) -> list[QueryRun]:
+        """Queries that run at a site, and those that are over but for copies that others use."""
+        node = self._nodes[site].site
+        return [*node.runs.values(), *node.sharing.lingering.values()]
 
     def _check_nothing_is_left(self) -> None:
         for name, node in self._nodes.items():
@@ -201,6 +247,8 @@ class World:
             engine = self._engines[name]
             if node.site._asking:
                 raise SimulationError(f"{name} still waits for probes of a query that has ended")
+            if node.site.sharing.in_use:
+                raise SimulationError(f"{name} still thinks of copies that queries shared")
             if followed or (isinstance(engine, ReferenceEngine) and engine.windows):
                 raise SimulationError(f"{name} still holds {followed} or windows of a query that has ended")
 
@@ -208,9 +256,11 @@ class World:
         assert self.scenario.restart is not None
         site = self.scenario.restart.site
         self._tell(f"{site} is killed and started again")
-        if site == self.scenario.sink:
-            self._rows.clear()
-            self._stored.clear()
+        for query in self._queries:
+            query.forgotten |= query.spec.sink == site and query.life is not None and not query.state.ended
+        for data in self.scenario.streams:
+            if data.site == site:
+                self._aside.pop(data.name, None)
         self._start(site)
         self.replicas.forget(site)
         for pair in self._pairs():
@@ -228,25 +278,70 @@ class World:
     def _pairs(self) -> list[tuple[str, str]]:
         return [(a, b) for a in self.scenario.sites for b in self.scenario.sites if a < b]
 
-    def _home(self) -> Stack:
-        return self._nodes[self.scenario.sink]
-
     def _timer(self, site: str) -> None:
         self._give(site, [TimePassed()])
         self._at(TIMER_US, lambda: self._timer(site))
 
-    # -- the query ----------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------
 
-    def _try_issue(self) -> None:
-        home = self._home()
+    def _call_queries(self) -> None:
+        """Issue, and drop, what is due after so many reads."""
+        for query in self._queries:
+            if not query.called and self._reads >= query.spec.after_reads:
+                self._call(query)
+            drop_after = query.spec.drop_after_reads
+            if query.life is not None and drop_after is not None and self._reads >= drop_after:
+                self._call_drop(query)
+
+    def _call(self, query: Delivered) -> None:
+        query.called = True
+        self._at(self._delay(), lambda: self._try_issue(query))
+
+    def _try_issue(self, query: Delivered) -> None:
+        home = self._nodes[query.spec.sink]
         if any(link.state is not LinkState.UP for link in home.links.values()):
-            self._at(100_000, self._try_issue)
+            self._at(100_000, lambda: self._try_issue(query))
             return
-        query = parse_query(self.scenario.query, home.site.catalogue)
-        self._schema = query.output_schema()
-        choice = {alias: Algorithm(name) for alias, name in zip(query.aliases, self.scenario.algorithms, strict=True)}
-        plan = forced_plan(query, self.scenario.sink, choice, parse_policy(self.scenario.policy))
-        self._give(self.scenario.sink, [QueryIssued(QUERY_ID, plan)])
+        parsed = parse_query(query.spec.text, home.site.catalogue)
+        plan = query.spec.plan(parsed)
+        query.schema, query.sites, query.life = parsed.output_schema(), plan.sites, self._lives[query.spec.sink]
+        self._tell(f"{query.spec.sink} is asked as {query.query_id}: {query.spec.text}")
+        self._give(query.spec.sink, [QueryIssued(query.query_id, plan)])
+
+    def _call_drop(self, query: Delivered) -> None:
+        if not query.drop_called:
+            query.drop_called = True
+            self._at(self._delay(), lambda: self._drop(query))
+
+    def _drop(self, query: Delivered) -> None:
+        if not query.over:
+            self._give(query.spec.sink, [DropRequested(query.query_id)])
+
+    def _reported(self, site: str, report: ReportQuery) -> None:
+        query = self._query(report.query_id)
+        query.state, query.reason = report.state, report.reason
+        if report.state is QueryState.RUNNING:
+            run = self._nodes[site].site.runs.get(report.query_id)
+            query.first_tick = TICK_END if run is None else run._first_tick
+            latest = max(self._retained_from(ref.stream) for ref in query.spec.refs)
+            if query.first_tick > latest:
+                raise SimulationError(
+                    f"{query.query_id} starts at {query.first_tick}; retained is all from {latest} on"
+                )
+
+    def _retained_from(self, stream: str) -> int:
+        """A tick from which on the stream has what it retains, if it retains all it should."""
+        data = self.scenario.data(stream)
+        frontier, scale = self._nodes[data.site].site.streams[stream].frontier, 1000 if data.unit == "us" else 1
+        tau = self.scenario.tau_ms * scale
+        times = [ts for ts in data.ts if ts is not None]
+        if frontier == TICK_MIN or not data.retain_ms or (frontier == TICK_END and not times):
+            return frontier
+        newest = frontier * tau if frontier < TICK_END else max(times) + 1
+        return (newest - data.retain_ms * scale) // tau
+
+    def _query(self, query_id: str) -> Delivered:
+        return next(query for query in self._queries if query.query_id == query_id)
 
     # -- the network --------------------------------------------------------------------------
 
@@ -318,9 +413,10 @@ class World:
         if not isinstance(inputs[0], TimePassed):
             self._tell(f"{site} <- {_brief(inputs[0])}")
         self._perform(site, self._nodes[site].handle(inputs, self.now_us))
-        run = self._nodes[site].site.runs.get(QUERY_ID)
-        if run is not None and isinstance(inputs[0], FrameArrived):
-            self.replicas.check(site, run, self._engines[site])
+        if isinstance(inputs[0], FrameArrived):
+            self._shared |= {(site, *place) for place in self._nodes[site].site.sharing._hosts}
+            for run in self._runs(site):
+                self.replicas.check(site, run, self._engines[site])
 
     def _perform(self, site: str, outputs: Iterable[Output]) -> None:  # noqa: C901
         for output in outputs:
@@ -341,8 +437,8 @@ class World:
                 case SetAside():
                     self._aside[output.stream] = self._aside.get(output.stream, 0) + output.rows.num_rows
                 case ReportQuery():
-                    self._tell(f"{site} reports {output.state} {output.reason}")
-                    self._state, self._reason = output.state, output.reason
+                    self._tell(f"{site} reports {output.query_id} {output.state} {output.reason}")
+                    self._reported(site, output)
                 case NoteIgnored():
                     self._count(output.reason)
                 case BlamePeer():
@@ -350,6 +446,8 @@ class World:
 
     def _read(self, site: str, stream: str) -> None:
         source, tau_us = self._sources[stream], 1_000 * self.scenario.tau_ms
+        self._reads += 1
+        self._call_queries()
         if self.scenario.live:
             delay = tau_us - (self.now_us - START_US) % tau_us
             self._later(site, delay, lambda: source.read_live((self.now_us - START_US) // 1_000))
@@ -380,11 +478,11 @@ class World:
             self._answer(site, answered - self.now_us, ProbeFinished(effect.op_id, answers[0]))
 
     def _store(self, site: str, effect: StoreRows) -> None:
-        walk = (effect.head, effect.span.first)
-        if walk in self._stored:
-            raise SimulationError(f"walk {walk} is stored twice")
-        self._stored.add(walk)
-        self._rows.append(effect.rows)
+        query, walk = self._query(effect.query_id), (effect.head, effect.span.first)
+        if walk in query.stored:
+            raise SimulationError(f"walk {walk} of {effect.query_id} is stored twice")
+        query.stored.add(walk)
+        query.batches.append(effect.rows)
         self._answer(site, self._delay(), RowsStored(effect.query_id, effect.head, effect.span))
 
     # -- the story ----------------------------------------------------------------------------

@@ -16,7 +16,9 @@ PURE = [
     *sorted((ROOT / "planner").rglob("*.py")),
     *sorted((ROOT / "node" / "core").rglob("*.py")),
     *sorted((ROOT / "node" / "engine").rglob("*.py")),
+    ROOT / "node" / "framing.py",
     ROOT / "node" / "wire.py",
+    ROOT / "node" / "wire_profiles.py",
     ROOT / "node" / "stack.py",
 ]
 

@@ -7,15 +7,17 @@ the start. It took them for a breach of the protocol. They must wait instead.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from node.core.limits import Limits
 from tests.sim.check import check
-from tests.sim.scenario import Fault, Scenario, StreamData
+from tests.sim.scenario import Fault, StreamData, two_way
 
 
 def test_tuples_that_overtake_the_start_wait_for_it() -> None:
     left = StreamData("left", "bow", "ms", 0, (-4998,), (3,), "int")
     right = StreamData("right", "cam", "ms", 7, (-5000, -5000, -4999, -4999), (-1, 3, 4, 3), "narrow")
-    scenario = Scenario(
+    scenario = two_way(
         seed=770,
         sites=("ash", "bow", "cam"),
         streams=(left, right),
@@ -31,4 +33,4 @@ def test_tuples_that_overtake_the_start_wait_for_it() -> None:
         limits=Limits(ahead_bytes_max=500, ahead_batches_max=2),
     )
     for seed in range(770, 800):
-        assert check(Scenario(**{**scenario.__dict__, "seed": seed})).rows.num_rows == 2
+        assert check(replace(scenario, seed=seed)).rows.num_rows == 2

@@ -10,14 +10,14 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.check import check
-from tests.sim.scenario import Scenario, StreamData
+from tests.sim.scenario import StreamData, two_way
 
 
 @pytest.mark.parametrize("origin", [2**61, -(2**61)])
 def test_times_too_large_for_microseconds_are_joined(origin: int) -> None:
     left = StreamData("left", "ash", "ms", 0, (origin, origin + 1), (1, 2), "int")
     right = StreamData("right", "bow", "ms", 0, (origin, origin + 5), (1, 2), "int")
-    scenario = Scenario(
+    scenario = two_way(
         seed=1,
         sites=("ash", "bow"),
         streams=(left, right),

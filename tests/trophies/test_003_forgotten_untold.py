@@ -9,9 +9,11 @@ to be, and kept tuples for nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from node.core.limits import Limits
 from tests.sim.check import check
-from tests.sim.scenario import Scenario, StreamData
+from tests.sim.scenario import StreamData, two_way
 
 ORIGIN = 2**50
 
@@ -19,7 +21,7 @@ ORIGIN = 2**50
 def test_m_is_told_what_its_window_forgot_after_the_end_of_the_stream() -> None:
     left = StreamData("left", "bow", "ms", 0, (ORIGIN + 56, ORIGIN + 56, ORIGIN + 59), (3, 3, 3), "narrow")
     right = StreamData("right", "ash", "ms", 0, (ORIGIN + 16, ORIGIN + 71), (3, 3), "int")
-    scenario = Scenario(
+    scenario = two_way(
         seed=2005,
         sites=("ash", "bow", "cam"),
         streams=(left, right),
@@ -34,4 +36,4 @@ def test_m_is_told_what_its_window_forgot_after_the_end_of_the_stream() -> None:
         limits=Limits(part_bytes_max=7, inflight_bytes_max=14, ack_bytes=13, book_questions_max=1, book_keys_max=4),
     )
     for seed in range(2005, 2015):
-        check(Scenario(**{**scenario.__dict__, "seed": seed}))
+        check(replace(scenario, seed=seed))

@@ -355,7 +355,10 @@ class Copy:
         """Ash hears what the sink is done with."""
         self.holder_done = self.done
         if isinstance(self.holder, FullHolder | ReducedHolder):
-            before = self.model.forgotten_before(self.held.sealed, self.holder_done)
+            # A full copy keeps all that is still to come, for queries that may want to share it.
+            full = isinstance(self.holder, FullHolder)
+            done = min(self.holder_done, self.held.frontier) if full else self.holder_done
+            before = self.model.forgotten_before(self.held.sealed, done)
             self.holder_kept_from = max(self.holder_kept_from, before)
             self.holder.on_done(self.holder_done)
 

@@ -22,7 +22,16 @@ from node.core.effects import (
     StoreRows,
 )
 from node.core.engine import CloseWindow, Engine, Expire, Find, OpenWindow, Probe
-from node.core.events import Event, MessageReceived, PeerGreeted, ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.events import (
+    ClockAdvanced,
+    Event,
+    MessageReceived,
+    PeerGreeted,
+    ProbeFinished,
+    QueryIssued,
+    RowsArrived,
+    RowsStored,
+)
 from node.core.limits import Limits
 from node.core.messages import Message
 from node.core.site import Site
@@ -72,7 +81,10 @@ class Cluster:
         window: Window = TIME_WINDOW,
         policy: Policy = FRONTIER_POLICY,
         engine: Callable[[], Engine] = ReferenceEngine,
+        retain_ms: tuple[int, int] = (0, 0),
     ) -> None:
+        # Without a word about it, all news is told in the turn in which it comes up.
+        self.limits = limits or Limits(news_us=0)
         self.window = window
         self.policy = policy
         self.infos = {"l": info("l", left, units[0]), "r": info("r", right, units[1])}
@@ -94,8 +106,9 @@ class Cluster:
         #: Every row that arrived, by stream: what the oracle is asked about.
         self.rows: dict[str, list[pa.RecordBatch]] = {"l": [], "r": []}
         for name in self.engines:
-            own = [LocalStream(stream) for stream in self.infos.values() if stream.site == name]
-            self.sites[name] = Site(name, TAU_MS, own, limits or Limits())
+            kept = zip(self.infos.values(), retain_ms, strict=True)
+            own = [LocalStream(stream, retain_ms=length) for stream, length in kept if stream.site == name]
+            self.sites[name] = Site(name, TAU_MS, own, self.limits)
         for name in self.sites:
             for peer in self.sites:
                 theirs = tuple(stream for stream in self.infos.values() if stream.site == peer)
@@ -170,7 +183,7 @@ class Cluster:
             self.deliver(*pair)
 
     def settle(self) -> None:
-        """Everything that is on its way arrives, until nothing is. Sources stay as they are."""
+        """Everything that is on its way arrives, until nothing is. News is waited for. Sources stay as they are."""
         while True:
             pair = next((pair for pair, mail in self.mail.items() if mail), None)
             site = next((site for site, answers in self.answers.items() if answers), None)
@@ -178,8 +191,18 @@ class Cluster:
                 self.deliver(*pair)
             elif site is not None:
                 self.answer(site)
+            elif any(self.holds_news(name) for name in self.sites):
+                self.now_us += self.limits.news_us
+                for name in self.sites:
+                    self.give(name, ClockAdvanced())
             else:
                 return
+
+    def holds_news(self, site: str) -> bool:
+        """Whether a site has something to say that waits for company."""
+        runs, homes = self.sites[site].runs.values(), self.sites[site].homes.values()
+        running = [home for home in homes if home.state is QueryState.RUNNING]
+        return any(run.endings for run in runs) or not all(home.all_told for home in running)
 
     def arrive(
         self,

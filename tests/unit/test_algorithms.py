@@ -533,6 +533,7 @@ WRONG: list[tuple[Algorithm, str, str, Message, str]] = [
 def test_a_wrong_message_ends_its_query_and_no_other(number: int) -> None:
     algorithm, _, receiver, message, text = WRONG[number]
     cluster = running(algorithm)
+    cluster.window = ("range", 40_000)  # another one, or q2 would use q1's replicas
     cluster.issue("cam", algorithm, "q2")
     cluster.settle()
     cluster.arrive("r", 1, 2, 100, keys=[1, 2, 1])

@@ -15,10 +15,12 @@ import pytest
 from rich.console import Console
 
 from cli.main import main
-from cli.stats import run_stats
+from cli.stats import run_stats, step_stats, traffic_stats
 from cli.tables import show_status
-from node.core.status import ProbeCounts, ReplicaKind, ReplicaRole, ReplicaStatus
+from node.core.status import ProbeCounts, ReplicaKind, ReplicaRole, ReplicaStatus, StepRows
+from node.core.traffic import Cause, Purpose, Traffic
 from node.io.control import Control
+from node.io.plan_desk import PlanDesk
 from node.io.queries import Queries
 from node.rpc import control_pb2 as pb
 from planner.model import Algorithm, Policy, PolicyName, StreamInfo, TimeUnit
@@ -81,8 +83,10 @@ class FakeRunner:
             view_counts=list,
             replica_statuses=lambda: [OWNER, HOLDER],
             probe_counts=lambda: [ProbeCounts("ash-1", 250_000, 3, 4)],
+            step_rows=lambda: [StepRows("ash-1", "o", 1, 20, 3)],
         )
-        self.stack = SimpleNamespace(site=site, links={})
+        self.stack = SimpleNamespace(site=site, links={}, traffic=Traffic())
+        self.stack.traffic.count(Cause("ash-1", Purpose.STEP, "o", 1), "bow", "tuples", 400, 14.0, True)
         self.events: list[Any] = []
 
     def put(self, events: list[Any]) -> None:
@@ -93,11 +97,13 @@ def control(tmp_path: Path) -> tuple[Control, FakeRunner]:
     runner = FakeRunner()
     thread = SimpleNamespace(busy_seconds=0.0)
     nothing = cast("Any", None)
-    made = Control(cast("Any", runner), nothing, cast("Any", thread), nothing, Queries("ash", tmp_path), lambda: None)
+    desk = PlanDesk(cast("Any", runner), nothing)
+    queries = Queries("ash", tmp_path)
+    made = Control(cast("Any", runner), nothing, cast("Any", thread), nothing, queries, desk, lambda: None)
     return made, runner
 
 
-def issue(tmp_path: Path, **options: str) -> tuple[pb.IssueReply, Any]:
+def issue(tmp_path: Path, **options: Any) -> tuple[pb.IssueReply, Any]:
     made, runner = control(tmp_path)
     reply = asyncio.run(made._issue(pb.IssueRequest(text=QUERY, **options), cast("Any", Context())))
     return reply, runner.events[0].plan
@@ -112,7 +118,7 @@ def test_a_policy_travels_into_the_plan(tmp_path: Path) -> None:
 
 
 def test_without_a_policy_a_query_waits_for_frontiers(tmp_path: Path) -> None:
-    assert issue(tmp_path)[1].policy == Policy(PolicyName.FRONTIER)
+    assert issue(tmp_path, algorithm="SP-D")[1].policy == Policy(PolicyName.FRONTIER)
 
 
 def test_a_bad_policy_is_refused_by_the_daemon(tmp_path: Path) -> None:
@@ -245,3 +251,50 @@ def test_stats_keep_every_kind_of_byte_also_one_nobody_knows() -> None:
     link = pb.LinkStatus(peer="bow", sent_bytes={"key_answers": 3, "tuples": 4, "novel": 5})
     found = stats(ash=pb.StatusReply(links=[link]))["links"][0]
     assert (found["bytes"], found["bytes_by_kind"]) == (12, {"key_answers": 3, "novel": 5, "tuples": 4})
+
+
+# Which plan.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--algorithm", "SP-D", "--plan", "auto"), "required --algorithm or --plan, got both: SP-D and auto"),
+        (("--plan", "best"), 'required auto, ship-all or a file that ends in .json or .toml, got "best"'),
+        (("--plan", "missing.json"), "missing.json"),
+        (("--algorithm", "SP-D", "--search", "greedy"), "--search: required a plan that is to be chosen, got SP-D"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "cluster.toml"
+    config.write_text('tau = "1s"\n[site.ash]\nlisten = "127.0.0.1:1"\n')
+    for command in (["run", str(config), "--query", QUERY], ["query", "--config", str(config), "--at", "ash", QUERY]):
+        assert main([*command, *arguments]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_the_daemon_refuses_two_plans_at_once(tmp_path: Path) -> None:
+    made, runner = control(tmp_path)
+    context = Context()
+    request = pb.IssueRequest(text=QUERY, algorithm="SP-D", plan="ship-all")
+    with pytest.raises(Aborted):
+        asyncio.run(made._issue(request, cast("Any", context)))
+    assert "an algorithm or a plan, not both" in context.said[1]
+    assert runner.events == []
+
+
+def test_everything_can_be_shipped_to_the_home(tmp_path: Path) -> None:
+    _, plan = issue(tmp_path, plan="ship-all")
+    assert [sequence.start for sequence in plan.sequences] == ["ash", "ash"]
+
+
+def test_stats_say_what_steps_had_and_what_was_sent_for_them(tmp_path: Path) -> None:
+    statuses = {"ash": status(tmp_path)}
+    assert step_stats("ash-1", statuses) == [{"head": "o", "step": 1, "rows": 20, "walks": 3}]
+    (sent,) = traffic_stats("ash-1", statuses)
+    assert sent["for"] == "step"
+    assert (sent["name"], sent["number"], sent["from"], sent["to"]) == ("o", 1, "ash", "bow")
+    assert (sent["kind"], sent["messages"], sent["bytes"], sent["framing_bytes"]) == ("tuples", 1, 400, 14.0)
+    assert traffic_stats("ash-2", statuses) == step_stats("ash-2", statuses) == []

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.config import ConfigError, SourceFormat, load_cluster, parse_duration_ms
+from node.core.declared import DeclaredLink, DeclaredStream
 from planner.errors import NarrowsError
 from planner.model import TimeUnit
 
@@ -28,11 +29,13 @@ path = "orders.parquet"
 ts = "ts"
 unit = "us"
 lateness = "1.5s"
+retain = "10min"
 
 [site.paris]
 listen = "[::1]:7702"
 """
 MINIMAL = 'tau = "1s"\n[site.a]\nlisten = "h:1"\n'
+TWO = f'{MINIMAL}[site.b]\nlisten = "h:2"\n'
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -70,6 +73,7 @@ def test_every_key_of_a_full_file_is_read(tmp_path: Path) -> None:
     assert orders.format is SourceFormat.PARQUET
     assert orders.unit is TimeUnit.US
     assert orders.lateness_ms == 1500
+    assert orders.retain_ms == 600_000
 
 
 def test_optional_keys_have_their_defaults(tmp_path: Path) -> None:
@@ -78,6 +82,7 @@ def test_optional_keys_have_their_defaults(tmp_path: Path) -> None:
     (found,) = config.sites[0].streams
     assert found.unit is None
     assert found.lateness_ms == 0
+    assert found.retain_ms == 0
 
 
 def test_a_relative_config_path_gives_absolute_data_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,13 +193,16 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (
             f'taw = "1s"\n{MINIMAL}',
             (
-                'taw: required one of "cluster", "engine", "late_dir", "site", "tau" '
+                'taw: required one of "cluster", "engine", "late_dir", "link", "site", "tau" '
                 '(did you mean "tau"?); got the unknown key "taw"'
             ),
         ),
         (
             f'"a b" = 1\n{MINIMAL}',
-            ('"a b": required one of "cluster", "engine", "late_dir", "site", "tau"; got the unknown key "a b"'),
+            (
+                '"a b": required one of "cluster", "engine", "late_dir", "link", "site", "tau"; '
+                'got the unknown key "a b"'
+            ),
         ),
         (
             f"{MINIMAL}lisen = 1",
@@ -257,11 +265,70 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             'site.a.stream.orders.lateness: required a duration from "0ms" to "876000h"; got "999999h"',
         ),
         (
+            stream('path = "x.csv"\nts = "t"\nretain = 600'),
+            'site.a.stream.orders.retain: required a duration such as "10min"; got 600',
+        ),
+        (
+            stream('path = "x.csv"\nts = "t"\nretain = "always"'),
+            f'site.a.stream.orders.retain: required {ANY_DURATION}; got "always"',
+        ),
+        (
+            stream('path = "x.csv"\nts = "t"\nretain = "999999h"'),
+            'site.a.stream.orders.retain: required a duration from "0ms" to "876000h"; got "999999h"',
+        ),
+        (
             stream('path = "x.csv"\nts = "t"\nlate = "1ms"'),
             (
                 "site.a.stream.orders.late: required one of "
-                '"format", "lateness", "path", "ts", "unit" (did you mean "lateness"?); got the unknown key "late"'
+                '"format", "lateness", "path", "retain", "stats", "ts", "unit" (did you mean "lateness"?); '
+                'got the unknown key "late"'
             ),
+        ),
+        (
+            f'{MINIMAL}[link.a.b]\nlatency = "40ms"',
+            'link.a.b: required another site; got "b"',
+        ),
+        (
+            f'{TWO}[link.a.c]\nlatency = "40ms"',
+            'link.a.c: required another site: "b"; got "c"',
+        ),
+        (
+            f'{TWO}[link.c.b]\nlatency = "40ms"',
+            'link.c: required a site: one of "a", "b"; got "c"',
+        ),
+        (
+            f'{TWO}[link.a.b]\nbandwidth = "fast"',
+            (
+                'link.a.b.bandwidth: required a bandwidth above 0 such as "10 Mbit/s", "800 kbit/s" or "2.5 MB/s"; '
+                'got "fast"'
+            ),
+        ),
+        (
+            f'{TWO}[link.a.b]\nlatency = "2h"',
+            'link.a.b.latency: required a duration from "0ms" to "1h"; got "2h"',
+        ),
+        (
+            f"{TWO}[link.a.b]\nprice_per_gb = -1",
+            "link.a.b.price_per_gb: required a price from 0 on; got -1",
+        ),
+        (
+            f"{TWO}[link.a.b]\nprice = 1",
+            'link.a.b.price: required one of "bandwidth", "latency", "price_per_gb"; got the unknown key "price"',
+        ),
+        (
+            stream('path = "x.csv"\nts = "t"\nstats = { rate = 0 }'),
+            "site.a.stream.orders.stats.rate: required tuples per second, above 0; got 0",
+        ),
+        (
+            stream('path = "x.csv"\nts = "t"\nstats = { distinct = { card = "many" } }'),
+            (
+                "site.a.stream.orders.stats.distinct.card: "
+                'required how many different values the column has, above 0; got "many"'
+            ),
+        ),
+        (
+            stream('path = "x.csv"\nts = "t"\nstats = { bytes = 8 }'),
+            "site.a.stream.orders.stats.bytes: required a table; got 8",
         ),
         (
             f'{MINIMAL}[site.b]\nlisten = "H:1"',
@@ -430,3 +497,31 @@ def test_any_text_is_either_loaded_or_refused_with_a_config_error(
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(ConfigError):
         load_cluster(path)
+
+
+# What is declared for planning.
+
+
+def test_a_declared_link_holds_for_both_directions_unless_one_says_more(tmp_path: Path) -> None:
+    text = f"""{TWO}
+[link.a.b]
+bandwidth = "10 Mbit/s"
+latency = "40ms"
+price_per_gb = 0.05
+[link.b.a]
+bandwidth = "2.5 MB/s"
+"""
+    path = tmp_path / "cluster.toml"
+    path.write_text(text)
+    there, back = load_cluster(path).links
+    assert there == DeclaredLink("a", "b", 1_250_000.0, 40_000, 0.05)
+    assert back == DeclaredLink("b", "a", 2_500_000.0, 40_000, 0.05)
+
+
+def test_declared_statistics_of_a_stream_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(stream('path = "x.csv"\nts = "t"\nstats = { rate = 100, distinct = { card = 5000 } }'))
+    (found,) = load_cluster(path).sites[0].streams
+    assert found.stats == DeclaredStream(100.0, {"card": 5000.0}, {})
+    assert found.stats
+    assert not DeclaredStream()

@@ -55,7 +55,8 @@ def brute_force(window: pa.RecordBatch, window_keys: tuple[str, ...], probe: Pro
     ):
         for other, other_ts, other_cell in mine:
             in_time = ts - probe.range_length <= other_ts and (other_ts <= ts if probe.include_ties else other_ts < ts)
-            if in_time and None not in key and key == other:
+            visible = in_time and (probe.low is None or other_ts >= probe.low)
+            if visible and None not in key and key == other:
                 rows[repr(cell + other_cell)] += 1
     return rows
 
@@ -368,6 +369,7 @@ def disorder(draw: st.DrawFn, names: tuple[str, ...]) -> list[Op]:
                     draw(st.integers(0, 9)),
                     draw(st.booleans()),
                     draw(st.sampled_from([TS, "c.at"])),
+                    draw(st.none() | st.integers(-5, 30)),
                 )
             )
         else:
@@ -377,7 +379,13 @@ def disorder(draw: st.DrawFn, names: tuple[str, ...]) -> list[Op]:
 
 
 def a_probe(
-    rows: Sequence[tuple[Any, ...]], names: tuple[str, ...], expired: int, reach: int, ties: bool, position: str
+    rows: Sequence[tuple[Any, ...]],
+    names: tuple[str, ...],
+    expired: int,
+    reach: int,
+    ties: bool,
+    position: str,
+    low: int | None,
 ) -> Probe:
     carry = pa.record_batch(
         {
@@ -387,7 +395,7 @@ def a_probe(
             "c.j": pa.array([row[2] for row in rows], pa.int64()),
         }
     )
-    return Probe("w", carry, tuple(ASKED[name][0] for name in names), reach, ties, position)
+    return Probe("w", carry, tuple(ASKED[name][0] for name in names), reach, ties, position, low=low)
 
 
 def a_find(rows: Sequence[tuple[Any, ...]], names: tuple[str, ...], low: int, high: int) -> Find:
@@ -997,3 +1005,17 @@ def test_the_engine_thread_gives_every_question_its_answer() -> None:
     finished = [event for event in delivered if isinstance(event, ProbeFinished)]
     assert [(event.op_id, event.rows.num_rows) for event in finished] == [(2, 2), (3, 2), (5, 0), (6, 2)]
     assert [KEY in event.rows.schema.names for event in finished] == [False, True, True, False]
+
+
+def test_the_engine_thread_keeps_the_order_of_different_queries() -> None:
+    # A query may probe a window that another one fills.
+    delivered: list[Event] = []
+    thread = EngineThread(NativeEngine(), delivered.extend)
+    thread.put(RunOp(0, "user", OpenWindow("own", SCHEMA, ("w.k",))))
+    thread.put(RunOp(1, "host", OpenWindow("w", SCHEMA, ("w.k",))))
+    thread.put(RunOp(2, "host", append_of(0, 0)))
+    thread.put(RunOp(3, "user", probe_of()))
+    thread.put(RunOp(4, "host", CloseWindow("w")))
+    thread.start()
+    thread.stop()
+    assert [(type(event).__name__, getattr(event, "op_id", None)) for event in delivered] == [("ProbeFinished", 3)]

@@ -11,13 +11,14 @@ from node.core.effects import StoreRows
 from node.core.events import RowsStored
 from node.core.ticks import Span
 from node.io import queries as queries_module
+from node.io.planned import Planned
 from node.io.queries import Queries
 from tests.unit.sites import Cluster
 
 
 def test_storing_is_confirmed_only_while_the_follower_is_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queries = Queries("cam", tmp_path)
-    query = queries.new(Cluster().plan("cam"))
+    query = queries.new(Planned(Cluster().plan("cam")))
     rows = pa.RecordBatch.from_pydict({"n": list(range(100))})
     first, second = (StoreRows(query.query_id, "a", Span(tick, tick + 1), 0, rows) for tick in (1, 2))
     one = rows.serialize().size

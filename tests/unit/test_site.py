@@ -574,7 +574,7 @@ def test_a_query_over_ended_streams_completes_with_no_rows(sink: str) -> None:
     cluster.settle()
     cluster.issue(sink, query_id="q2")
     cluster.settle()
-    nothing = "a stream of the query had ended before, so there is nothing to join"
+    nothing = "a stream of the query had ended before and retains nothing, so there is nothing to join"
     assert cluster.states[-1] == ("q2", QueryState.COMPLETED, nothing)
     assert cluster.results("q2") == []
     assert cluster.reads == {}

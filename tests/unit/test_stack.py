@@ -42,7 +42,7 @@ class Nodes:
     """Ash and bow, one wire, and nothing that happens by itself."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or Limits(news_us=0)
         self.now_us = 1_000_000
         self.stacks = {site: self.new(site, number) for number, site in enumerate(STREAMS, 1)}
         self.engines = {site: ReferenceEngine() for site in STREAMS}

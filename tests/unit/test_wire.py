@@ -19,7 +19,9 @@ from node.core.errors import PeerProtocolError
 from node.core.link import Hello, Kind, Ping, Pong, Refuse
 from node.core.messages import (
     AskMatches,
+    Attach,
     Carry,
+    Detach,
     Done,
     Drop,
     Failed,
@@ -111,6 +113,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(ReplicaSync, texts, u32, ticks, times, data, data, data, data),
     st.builds(Fetch, texts, u32, st.integers(0, 2**63 - 1), data),
     st.builds(Fetched, texts, u32, data),
+    st.builds(Attach, texts, u32, texts, u32),
+    st.builds(Detach, texts, u32),
     st.builds(Rows, texts, texts, spans(), s64, data),
     st.builds(Done, texts, st.lists(st.tuples(texts, ticks), max_size=4).map(tuple)),
 )
@@ -199,7 +203,7 @@ def test_text_that_is_not_utf8_is_refused() -> None:
 @pytest.mark.parametrize("tick", [TICK_END + 1, TICK_MIN - 1, 2**63 - 1, -(2**63)])
 def test_ticks_beyond_the_axis_are_refused(tick: int) -> None:
     for message in (
-        packed(pb.Message(prepared=pb.Prepared(frontier=tick))),
+        packed(pb.Message(prepared=pb.Prepared(earliest=tick))),
         packed(pb.Message(start=pb.Start(tick=tick))),
         packed(pb.Message(done=pb.Done(heads=["a"])), tick),
         packed(pb.Message(replica_sync=1), tick, 0, blobs=b"\0\0\0"),

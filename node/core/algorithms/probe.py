@@ -15,6 +15,10 @@ class LocalProbe:
         self._step = step
         self._window = window
 
+    def borrow(self, window: StoredWindow) -> None:
+        """From now on use another query's copy."""
+        self._window = window
+
     def arrive(self, walk: Walk) -> None:
         self._window.enter(walk, self._step, lambda: self._probe(walk))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from node.core.algorithms.ship import ship
+from node.core.borrowed import BorrowedKeys
 from node.core.desk import Desk
 from node.core.payload import take_batch
 from node.core.replicas.keys import KeysHolder
@@ -17,12 +18,14 @@ class Source:
     def __init__(self, desk: Desk, step: StepShape, replica: KeysHolder) -> None:
         self._desk = desk
         self._step = step
-        self._replica = replica
+        self._replica: KeysHolder | BorrowedKeys = replica
 
     def arrive(self, walk: Walk) -> None:
-        self._desk.gate.enter(
-            self._replica.state, *walk.times, self._step.include_ties, walk.sealed_at_us, lambda: self._filter(walk)
-        )
+        self._replica.enter(self._desk, walk, self._step, lambda: self._filter(walk))
+
+    def borrow(self, replica: BorrowedKeys) -> None:
+        """From now on use another query's V."""
+        self._replica = replica
 
     def _filter(self, walk: Walk) -> None:
         found = np.flatnonzero(self._replica.table.find(self._step.keys_of(walk.rows)) >= 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from node.core.borrowed import BorrowedMixed
 from node.core.desk import Desk
 from node.core.payload import take_batch
 from node.core.replicas.mixed import MixedHolder
@@ -17,6 +18,10 @@ class Source:
     def __init__(self, desk: Desk, step: StepShape, replica: MixedHolder) -> None:
         self._desk = desk
         self._step = step
+        self._replica: MixedHolder | BorrowedMixed = replica
+
+    def borrow(self, replica: BorrowedMixed) -> None:
+        """From now on use another query's M."""
         self._replica = replica
 
     def arrive(self, walk: Walk) -> None:

@@ -18,21 +18,21 @@ from node.core.walk import ReplicaShape
 class FullOwner:
     """Ships batches."""
 
-    def __init__(self, desk: Desk, shape: ReplicaShape) -> None:
+    def __init__(self, desk: Desk, shape: ReplicaShape, first_tick: int) -> None:
         self._desk = desk
         self._shape = shape
-        self._frontier = TICK_MIN
+        self.frontier = first_tick
         self._shipped = 0
 
     def on_batch(self, span: Span, rows: pa.RecordBatch, sealed_at_us: int) -> None:
-        self._frontier = span.end
+        self.frontier = span.end
         self._shipped += rows.num_rows
         sync = Sync(self._desk.query_id, self._shape.alias, span, sealed_at_us, encode_rows(rows))
         self._desk.send(self._shape.holder, sync)
 
     def status(self) -> ReplicaStatus:
         return half_status(
-            self._desk.query_id, self._shape, ReplicaRole.OWNER, self._frontier, 0, self._shipped, nbytes=0
+            self._desk.query_id, self._shape, ReplicaRole.OWNER, self.frontier, 0, self._shipped, nbytes=0
         )
 
 
@@ -46,6 +46,10 @@ class FullHolder:
         self._tuples = 0
         self._frontier = TICK_MIN
         self.alias = shape.alias
+
+    @property
+    def windows(self) -> list[StoredWindow]:
+        return self._windows
 
     def on_sync(self, span: Span, rows: pa.RecordBatch) -> None:
         """The next batch of the window."""
@@ -61,7 +65,8 @@ class FullHolder:
     def on_done(self, done: int) -> None:
         """The sink is done with every row before this tick that could use the copy."""
         for window in self._windows:
-            window.forget_passed(done)
+            # Not beyond what has come: another query may attach and need all that follows.
+            window.forget_passed(min(done, window.state.frontier))
 
     def status(self) -> ReplicaStatus:
         tuples, frontier = self._tuples, self._frontier

@@ -27,8 +27,8 @@ from node.core.replicas.half import NUMBERS_MAX, half_status
 from node.core.rows import decode_rows, encode_rows
 from node.core.status import ReplicaRole, ReplicaStatus
 from node.core.ticks import Span
-from node.core.walk import ReplicaShape
-from node.core.window import WindowState
+from node.core.walk import ReplicaShape, StepShape, Walk
+from node.core.window import Action, WindowState
 
 NO_SLOTS: I64 = np.empty(0, np.int64)
 
@@ -141,6 +141,10 @@ class KeysHolder:
         apply_deaths(self._shape, self.table, decode_ints(message.dead, NUMBERS_MAX))
         advance(self.state, message)
         self.state.release()
+
+    def enter(self, desk: Desk, walk: Walk, step: StepShape, action: Action) -> None:
+        """Do ``action`` when the walk may use the keys."""
+        desk.gate.enter(self.state, *walk.times, step.include_ties, walk.sealed_at_us, action)
 
     def status(self) -> ReplicaStatus:
         table = self.table

@@ -1,0 +1,123 @@
+"""``narrows explain``: the plan of a query and what it should cost; with analyze, beside what it did cost."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.client import Client, DaemonRefusedError, DaemonUnreachableError
+from cli.cluster import LocalCluster
+from cli.follow import follow
+from cli.output import OutputError, OutputNameError, check_file
+from cli.run import check_request
+from node.config import ClusterConfig, load_cluster
+from node.core.effects import QueryState
+from node.rpc import control_pb2 as pb
+from planner.errors import NarrowsError, QueryError
+
+_PICTURES = (".svg", ".dot")
+
+
+@dataclass(frozen=True)
+class Explaining:
+    """What the user asked for."""
+
+    config: Path
+    request: pb.IssueRequest
+    #: Of a query that runs; empty if the request is meant.
+    query_id: str
+    at: str | None
+    start: bool
+    analyze: bool
+    seconds: float | None
+    json: bool
+    picture: Path | None
+    speed: float | None
+
+
+class _TimeIsUpError(KeyboardInterrupt):
+    """Ends following as Ctrl-C does."""
+
+
+def explain(options: Explaining) -> int:
+    """Ask the daemons, started for this or running, and show what they say."""
+    config = load_cluster(options.config)
+    home = config.site(options.at).name if options.at else config.sites[0].name
+    _check(options)
+    with ExitStack() as stack:
+        if options.start:
+            check_request(config, options.request, home)
+            clients: Mapping[str, Client] = stack.enter_context(LocalCluster(config, options.speed)).clients
+        else:
+            clients = {site.name: stack.enter_context(Client(site.name, site.address)) for site in config.sites}
+        try:
+            reply = _ask(options, config, clients, home)
+        except DaemonRefusedError as error:
+            raise QueryError(str(error)) from None
+    print(reply.json if options.json else reply.text)
+    if options.picture is not None:
+        _draw(options.picture, reply)
+    return 0
+
+
+def _check(options: Explaining) -> None:
+    if options.picture is not None and options.picture.suffix.lower() not in _PICTURES:
+        raise OutputNameError(f"--picture requires a file that ends in {' or '.join(_PICTURES)}; got {options.picture}")
+    check_file("--picture", options.picture)
+    if options.query_id and (options.start or options.analyze):
+        raise QueryError(f"{options.query_id} is a query that runs: it requires neither --start nor analyze")
+
+
+def _ask(options: Explaining, config: ClusterConfig, clients: Mapping[str, Client], home: str) -> pb.ExplainReply:
+    if options.query_id:
+        home = options.query_id.rpartition("-")[0]
+        config.site(home)
+        return _explain_measured(clients, home, options.query_id)
+    if not options.analyze:
+        return clients[home].explain(pb.ExplainRequest(query=options.request))
+    issued = clients[home].install(options.request)
+    for warning in issued.warnings:
+        print(f"narrows: {warning}", file=sys.stderr)
+    try:
+        _run(clients[home], issued.query_id, options.seconds)
+        return _explain_measured(clients, home, issued.query_id)
+    finally:
+        with suppress(NarrowsError):
+            clients[home].drop(issued.query_id)
+
+
+def _run(client: Client, query_id: str, seconds: float | None) -> None:
+    """Let the query run to its end, or until the time is up; its rows are thrown away."""
+    until = None if seconds is None else time.monotonic() + seconds
+
+    def watch(_: pb.QueryInfo, __: int) -> None:
+        if until is not None and time.monotonic() >= until:
+            raise _TimeIsUpError
+
+    followed = follow(client, query_id, None, "none", watch)
+    if followed.info.state in (QueryState.FAILED, QueryState.DROPPED):
+        raise NarrowsError(f"query {query_id} {followed.info.state}: {followed.info.reason}")
+
+
+def _explain_measured(clients: Mapping[str, Client], home: str, query_id: str) -> pb.ExplainReply:
+    statuses = []
+    for site, client in clients.items():
+        try:
+            statuses.append(client.status())
+        except DaemonUnreachableError as error:
+            print(f"narrows: what {site} measured is missing: {error}", file=sys.stderr)
+    return clients[home].explain(pb.ExplainRequest(query_id=query_id, measured=statuses))
+
+
+def _draw(path: Path, reply: pb.ExplainReply) -> None:
+    picture = reply.dot if path.suffix.lower() == ".dot" else reply.svg
+    if not picture:
+        raise OutputError(f"cannot draw {path}: there is no plan that was chosen by cost")
+    try:
+        path.write_text(picture)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from None

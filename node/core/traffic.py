@@ -1,0 +1,94 @@
+"""What the bytes of a query are for: which step of which head, which replica, or rows for the sink.
+
+Messages are counted as they leave, compressed, each with its own bytes (``node.codec`` keeps them apart) and
+with its share of what frames them: a shipment's framing is divided evenly among the frames in it. What is
+repeated after a reconnect is not counted again, so this can be less than the ledger of a link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from node.core.messages import (
+    AskMatches,
+    Carry,
+    Fetch,
+    Fetched,
+    KeyAnswer,
+    Message,
+    ReplicaSync,
+    Rows,
+    Sync,
+    TupleAnswer,
+)
+
+#: Queries, and questions before them, whose bytes are kept for status.
+_QUERIES_KEPT = 200
+
+
+class Purpose(StrEnum):
+    """What a message belongs to."""
+
+    STEP = "step"
+    REPLICA = "replica"
+    RESULTS = "results"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cause:
+    """Why bytes were sent. ``name`` is the head, or the alias of a full copy; ``number`` a step's, or a replica's."""
+
+    query_id: str
+    purpose: Purpose
+    name: str = ""
+    number: int = -1
+
+
+@dataclass(slots=True)
+class Sent:
+    """What left for one peer, of one kind, for one cause."""
+
+    messages: int = 0
+    nbytes: int = 0
+    framing_bytes: float = 0.0
+
+
+def cause_of(message: Message) -> Cause:
+    """What a message belongs to."""
+    query_id = message.query_id
+    match message:
+        case Carry() | AskMatches() | KeyAnswer() | TupleAnswer():
+            return Cause(query_id, Purpose.STEP, message.head, message.step)
+        case Sync():
+            return Cause(query_id, Purpose.REPLICA, message.alias)
+        case ReplicaSync() | Fetch() | Fetched():
+            return Cause(query_id, Purpose.REPLICA, "", message.replica)
+        case Rows():
+            return Cause(query_id, Purpose.RESULTS, message.head)
+        case _:
+            return Cause(query_id, Purpose.CONTROL)
+
+
+class Traffic:
+    """Everything a site has sent, by cause, peer and kind."""
+
+    def __init__(self) -> None:
+        self._by_query: dict[str, dict[tuple[Cause, str, str], Sent]] = {}
+
+    def count(self, cause: Cause, peer: str, kind: str, nbytes: int, framing: float, last: bool) -> None:
+        """A part of a message left; ``last`` says that it was the last one of it."""
+        flows = self._by_query.get(cause.query_id)
+        if flows is None:
+            while len(self._by_query) >= _QUERIES_KEPT:
+                del self._by_query[next(iter(self._by_query))]
+            flows = self._by_query.setdefault(cause.query_id, {})
+        sent = flows.setdefault((cause, peer, kind), Sent())
+        sent.messages += last
+        sent.nbytes += nbytes
+        sent.framing_bytes += framing
+
+    def flows(self) -> list[tuple[Cause, str, str, Sent]]:
+        """Cause, peer and kind with what was sent."""
+        return [(*key, sent) for flows in self._by_query.values() for key, sent in flows.items()]

@@ -1,0 +1,97 @@
+"""What the sites counted of a query, put together from their statuses.
+
+Fetches of an SM-S2 replica are asked for by walks, but only name the replica. They belong to the steps that use
+it; where several do, each gets an equal share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from node.core.status import ReplicaKind
+from node.core.traffic import Purpose
+from node.core.walk import ReplicaShape, Shape, shape_of
+from node.rpc import control_pb2 as pb
+from planner.cost import Kind, ReplicaKey
+from planner.measured import Measured, MeasuredStep, Sent
+from planner.model import Plan
+
+_WALKS_KINDS = (Kind.KEYS, Kind.TUPLES)
+
+
+def measured_of(plan: Plan, query_id: str, statuses: Iterable[pb.StatusReply]) -> Measured:
+    """The figures of one query; a site that did not answer is simply missing."""
+    statuses = list(statuses)
+    shape = shape_of(plan)
+    rows = _rows(query_id, statuses)
+    steps: dict[tuple[str, int], list[Sent]] = {(head, number): [] for head, number, _ in shape.all_steps}
+    results: dict[str, list[Sent]] = {head: [] for head in plan.query.aliases}
+    replicas: dict[ReplicaKey, list[Sent]] = {_key(replica): [] for replica in shape.replicas}
+    control: list[Sent] = []
+    for status in statuses:
+        for sent in (sent for sent in status.traffic if sent.query_id == query_id):
+            parts = list(_parts(status.site, sent))
+            match sent.purpose:
+                case Purpose.STEP:
+                    steps.setdefault((sent.name, sent.number), []).extend(parts)
+                case Purpose.RESULTS:
+                    results.setdefault(sent.name, []).extend(parts)
+                case Purpose.REPLICA:
+                    _add_replica(shape, sent, parts, steps, replicas)
+                case _:
+                    control += parts
+    views = [view for status in statuses for view in status.views if view.query_id == query_id]
+    return Measured(
+        max((view.span_us for view in views), default=0) / 1e6,
+        {
+            (head, number): MeasuredStep(rows.get((head, number), 0), rows.get((head, number + 1), 0), tuple(parts))
+            for (head, number), parts in steps.items()
+        },
+        {head: tuple(parts) for head, parts in results.items()},
+        {key: tuple(parts) for key, parts in replicas.items()},
+        tuple(control),
+        float(sum(view.ship_all_bytes for view in views)),
+    )
+
+
+def _rows(query_id: str, statuses: list[pb.StatusReply]) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for step in (step for status in statuses for step in status.steps if step.query_id == query_id):
+        found[step.head, step.step] = found.get((step.head, step.step), 0) + step.rows
+    return found
+
+
+def _parts(site: str, sent: pb.TrafficStatus) -> Iterator[Sent]:
+    yield Sent(site, sent.peer, Kind(sent.kind), sent.bytes)
+    yield Sent(site, sent.peer, Kind.FRAMING, sent.framing_bytes)
+
+
+def _add_replica(
+    shape: Shape,
+    sent: pb.TrafficStatus,
+    parts: list[Sent],
+    steps: dict[tuple[str, int], list[Sent]],
+    replicas: dict[ReplicaKey, list[Sent]],
+) -> None:
+    replica = _replica(shape, sent)
+    if replica is None:
+        return
+    users = [(head, number) for head, number, step in shape.all_steps if shape.uses(step, replica)]
+    if sent.kind not in _WALKS_KINDS or not users:
+        replicas[_key(replica)] += parts
+        return
+    for user in users:
+        steps[user] += [Sent(part.source, part.target, part.kind, part.nbytes / len(users)) for part in parts]
+
+
+def _replica(shape: Shape, sent: pb.TrafficStatus) -> ReplicaShape | None:
+    """Full copies are known by the stream and the site they are at, others by their number in the plan."""
+    if sent.number >= 0:
+        return next((replica for replica in shape.replicas if replica.number == sent.number), None)
+    full = [replica for replica in shape.replicas if replica.kind is ReplicaKind.FULL]
+    return next((copy for copy in full if (copy.alias, copy.holder) == (sent.name, sent.peer)), None)
+
+
+def _key(replica: ReplicaShape) -> ReplicaKey:
+    columns = tuple(name.partition(".")[2] for name in replica.keys)
+    return ReplicaKey(replica.kind.value, replica.alias, columns, replica.holder)

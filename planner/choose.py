@@ -1,0 +1,178 @@
+"""The planner's front door: choose a plan by cost, or say what a given one costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from planner.cost import Objective, PlanEstimate, Space
+from planner.cost_paper import PaperSpace, PaperStream, PaperSystem
+from planner.cost_wire import WireSpace
+from planner.estimate_plan import plan_estimate
+from planner.model import FRONTIER_POLICY, Algorithm, JoinQuery, Plan, Policy
+from planner.plans import forced_plan, ship_all_plan
+from planner.search import NONE_FREE, Found, HeadSearch, exhaustive, greedy, optimal
+from planner.search_joint import found_of, improved
+from planner.stats import Statistics
+
+#: With more streams than this, the search does not also begin from each algorithm forced, or from shipping all.
+_FORCED_STREAMS_MAX = 6
+_SHIP_ALL_STREAMS_MAX = 8
+
+
+class Model(StrEnum):
+    """What a step is taken to cost."""
+
+    #: Appendix B of Tran & Lee.
+    PAPER = "paper"
+    #: What we really send.
+    WIRE = "wire"
+
+
+class Search(StrEnum):
+    """How a plan is looked for."""
+
+    GREEDY = "greedy"
+    EXHAUSTIVE = "exhaustive"
+    OPTIMAL = "optimal"
+    SHIP_ALL = "ship-all"
+
+
+_SEARCHES: dict[Search, HeadSearch] = {
+    Search.GREEDY: greedy,
+    Search.EXHAUSTIVE: exhaustive,
+    Search.OPTIMAL: optimal,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to choose."""
+
+    model: Model = Model.WIRE
+    search: Search = Search.OPTIMAL
+    objective: Objective = Objective.BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A plan that was not chosen, and what it would cost."""
+
+    name: str
+    estimate: PlanEstimate
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The plan that was chosen, what it is expected to cost, and what others would."""
+
+    plan: Plan
+    estimate: PlanEstimate
+    ship_all: PlanEstimate
+    options: Options
+    #: What it was chosen by.
+    statistics: Statistics
+    alternatives: tuple[Alternative, ...] = ()
+
+
+def choose(
+    query: JoinQuery,
+    sink: str,
+    statistics: Statistics,
+    options: Options | None = None,
+    policy: Policy = FRONTIER_POLICY,
+) -> Choice:
+    """The cheapest plan that the search finds; never one that is expected to cost more than shipping everything."""
+    options = options or Options()
+    chooser = Costs(query, sink, statistics, options, policy)
+    ship_all = Alternative("ship-all", chooser.estimate(ship_all_plan(query, sink, policy)))
+    forced = [
+        Alternative(algorithm.value, chooser.estimate(forced_plan(query, sink, algorithm, policy)))
+        for algorithm in Algorithm
+    ]
+    candidates = [ship_all]
+    if options.search is not Search.SHIP_ALL:
+        plans = chooser.found(ship_all.estimate.plan, [item.estimate.plan for item in forced])
+        candidates += [Alternative(options.search.value, chooser.estimate(plan)) for plan in plans]
+        if options.model is Model.WIRE and options.search is not Search.GREEDY:
+            candidates += forced
+    best = min(candidates, key=lambda item: item.estimate.cost)
+    others = tuple(item for item in (ship_all, *forced) if item is not best)
+    return Choice(best.estimate.plan, best.estimate, ship_all.estimate, options, statistics, others)
+
+
+def estimate_plan(plan: Plan, statistics: Statistics, options: Options | None = None) -> PlanEstimate:
+    """What a plan is expected to cost, wherever it comes from."""
+    options = options or Options()
+    return Costs(plan.query, plan.sink, statistics, options, plan.policy).estimate(plan)
+
+
+class Costs:
+    """One query's costs, and plans by them. Estimates are remembered, so many plans can be compared."""
+
+    def __init__(self, query: JoinQuery, sink: str, statistics: Statistics, options: Options, policy: Policy) -> None:
+        self._query = query
+        self._sink = sink
+        self._policy = policy
+        self._search: HeadSearch = _SEARCHES.get(options.search, optimal)
+        self.wire = WireSpace(query, sink, statistics, options.objective)
+        self._paper = paper_space(self.wire, statistics) if options.model is Model.PAPER else None
+
+    def estimate(self, plan: Plan) -> PlanEstimate:
+        """What a plan of this query is expected to cost."""
+        return plan_estimate(self.wire, plan, self._paper)
+
+    def found(self, ship_all: Plan, forced: list[Plan]) -> list[Plan]:
+        """What the search finds from each plan to begin with, without repetition."""
+        space: Space = self._paper or self.wire
+        alone = tuple(self._search(space, head, NONE_FREE) for head in range(len(space.aliases)))
+        if self._paper is not None:
+            return [self._plan(space, alone)]
+        begins = [alone]
+        if len(space.aliases) <= _SHIP_ALL_STREAMS_MAX:
+            begins.append(self._heads(ship_all))
+        if len(space.aliases) <= _FORCED_STREAMS_MAX:
+            begins += [self._heads(plan) for plan in forced]
+        results = dict.fromkeys(self._plan(space, improved(space, heads, self._search)) for heads in begins)
+        return [self._plan(space, alone), *results]
+
+    def _heads(self, plan: Plan) -> tuple[Found, ...]:
+        return tuple(found_of(self.wire, plan, head) for head in plan.query.aliases)
+
+    def _plan(self, space: Space, heads: tuple[Found, ...]) -> Plan:
+        sequences = tuple(found.sequence(space, self._query.streams[found.head].stream.site) for found in heads)
+        return Plan(self._query, self._sink, sequences, self._policy)
+
+
+def paper_space(wire: WireSpace, statistics: Statistics) -> PaperSpace:
+    """The paper's parameters, from what was measured."""
+    estimator, streams = wire.estimator, []
+    for number, ref in enumerate(wire.query.streams):
+        columns = [edge.column_of(ref.alias).column for edge in wire.query.edges if edge.joins(ref.alias, wire.aliases)]
+        names = tuple(dict.fromkeys(columns))
+        alive = [estimator.keys(number, (name,)).alive for name in names]
+        distinct = sum(alive) / len(alive) if alive else 1.0
+        full = wire.tuple_bytes(number)
+        streams.append(
+            PaperStream(
+                ref.alias,
+                ref.stream.site,
+                estimator.rates[number],
+                estimator.windows_s[number],
+                full,
+                full / max(1, len(wire.query.needed_columns(ref.alias))),
+                1 / max(1.0, distinct),
+            )
+        )
+    edges = {
+        (wire.aliases.index(edge.left.alias), wire.aliases.index(edge.right.alias)): None for edge in wire.query.edges
+    }
+    tau_s = statistics.tau_us / 1e6
+    places = dict.fromkeys((*wire.sites, wire.sink))
+    links = {
+        (one, other): PaperSystem(tau_s, wire.links.delay_s(one, other), wire.links.bandwidth(one, other))
+        for one in places
+        for other in places
+        if one != other
+    }
+    return PaperSpace(streams, tuple(edges), PaperSystem(tau_s), links)

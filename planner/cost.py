@@ -1,0 +1,228 @@
+"""What a plan is expected to cost, as values; and what a search needs to know to look for a cheap one.
+
+Bytes and rows are per second of event time. A step's cost is a number whose unit the objective sets, and which
+adds up: over the steps of a head, over heads, and over replicas, each of which is paid once however many use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from planner.model import Algorithm, Plan
+
+
+class Kind(StrEnum):
+    """Under which heading bytes are counted; the same names as in the ledger of a link."""
+
+    KEYS = "keys"
+    KEY_ANSWERS = "key_answers"
+    TUPLES = "tuples"
+    SYNC = "sync"
+    RESULTS = "results"
+    CONTROL = "control"
+    FRAMING = "framing"
+
+
+class Objective(StrEnum):
+    """What is to be small."""
+
+    #: Bytes, each weighed by the price of its link if any link has one.
+    BYTES = "bytes"
+    #: Seconds from a batch to its rows, summed over the heads.
+    TIME = "time"
+    #: What the links with a price cost; bytes elsewhere only break ties.
+    MONEY = "money"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Bytes of one kind that go from one site to another in a second."""
+
+    source: str
+    target: str
+    kind: Kind
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReplicaKey:
+    """A copy of a stream's window that several steps may share. A full copy has no keys."""
+
+    kind: str
+    alias: str
+    keys: tuple[str, ...]
+    holder: str
+
+    def __str__(self) -> str:
+        keys = f"({', '.join(self.keys)})" if self.keys else ""
+        return f"{self.kind} copy of {self.alias}{keys} at {self.holder}"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One way to do a next step, or to open a sequence: what it costs, and where the carry is then.
+
+    ``replica_cost`` comes on top, unless someone else pays for the replica already.
+    """
+
+    algorithm: Algorithm
+    site: str
+    cost: float
+    replica: ReplicaKey | None = None
+    replica_cost: float = 0.0
+
+    def with_free(self, free: frozenset[ReplicaKey]) -> float:
+        """The cost when these replicas are there anyway."""
+        if free and self.replica in free:
+            return self.cost
+        return self.cost + self.replica_cost
+
+
+class Space(Protocol):
+    """The plans of a query with their costs, as a search sees them. Sets of streams are bits, in the query's order."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The streams, in the order of the bits."""
+        ...
+
+    def candidates(self, joined: int) -> tuple[int, ...]:
+        """The streams that may come next: those that an equality links, or all that are left if there is none."""
+        ...
+
+    def openings(self, head: int) -> tuple[Move, ...]:
+        """Where the walks of a head may start."""
+        ...
+
+    def moves(self, head: int, joined: int, site: str, following: int) -> tuple[Move, ...]:
+        """The ways to join ``following`` to a carry at ``site``."""
+        ...
+
+    def closing(self, head: int, site: str) -> float:
+        """What it costs to bring the rows from ``site`` to the sink."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """One step of a head's walks. Rows and keys are per second."""
+
+    alias: str
+    algorithm: Algorithm
+    #: Where the carry is, where the stream is, and where they are joined.
+    source: str
+    owner: str
+    site: str
+    rows_in: float
+    keys: float
+    #: Share of the rows that have a match.
+    match: float
+    rows_out: float
+    flows: tuple[Flow, ...]
+    #: What a batch waits for this step.
+    delay_s: float
+    cost: float
+    replica: ReplicaKey | None
+
+    @property
+    def bytes_per_s(self) -> float:
+        """All bytes of the step, without those of its replica's sync."""
+        return sum_of(self.flows)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadEstimate:
+    """The walks of one head."""
+
+    head: str
+    start: str
+    rows_per_s: float
+    batches_per_s: float
+    steps: tuple[StepEstimate, ...]
+    #: Rows on their way to the sink.
+    results: tuple[Flow, ...]
+    rows_out: float
+    #: From a batch to its rows at the sink.
+    delay_s: float
+
+    @property
+    def bytes_per_s(self) -> float:
+        """All bytes of the head's walks, without replicas."""
+        return sum_of(self.results) + sum(step.bytes_per_s for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEstimate:
+    """What it takes to keep a replica, whoever uses it."""
+
+    replica: ReplicaKey
+    owner: str
+    users: tuple[str, ...]
+    flows: tuple[Flow, ...]
+    cost: float
+
+    @property
+    def bytes_per_s(self) -> float:
+        """All bytes of its sync."""
+        return sum_of(self.flows)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEstimate:
+    """What a plan is expected to send and to take."""
+
+    plan: Plan
+    heads: tuple[HeadEstimate, ...]
+    replicas: tuple[ReplicaEstimate, ...]
+    #: What comes with any plan, such as the sink's news of what is done.
+    control: tuple[Flow, ...]
+    #: The objective's figure, which plans are compared by.
+    cost: float
+    #: None unless a link has a price.
+    money_per_month: float | None
+    #: Every tuple that is in some result, at a site other than the sink, once.
+    lower_bound_bytes_per_s: float
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """Everything that travels."""
+        walks = [flow for head in self.heads for step in head.steps for flow in step.flows]
+        results = [flow for head in self.heads for flow in head.results]
+        syncs = [flow for replica in self.replicas for flow in replica.flows]
+        return (*walks, *results, *syncs, *self.control)
+
+    @property
+    def bytes_per_s(self) -> float:
+        """All bytes on all links."""
+        return sum_of(self.flows)
+
+    @property
+    def by_link(self) -> Mapping[tuple[str, str], float]:
+        """Bytes per second from one site to another."""
+        found: dict[tuple[str, str], float] = {}
+        for flow in self.flows:
+            link = (flow.source, flow.target)
+            found[link] = found.get(link, 0.0) + flow.bytes_per_s
+        return dict(sorted(found.items()))
+
+    @property
+    def by_kind(self) -> Mapping[Kind, float]:
+        """Bytes per second of each kind."""
+        return {kind: sum_of(flow for flow in self.flows if flow.kind is kind) for kind in Kind}
+
+    @property
+    def delay_s(self) -> float:
+        """The slowest head's time from a batch to its rows."""
+        return max(head.delay_s for head in self.heads)
+
+    def head(self, alias: str) -> HeadEstimate:
+        """The walks of one head."""
+        return next(head for head in self.heads if head.head == alias)
+
+
+def sum_of(flows: Iterable[Flow]) -> float:
+    """The bytes of all of them."""
+    return sum(flow.bytes_per_s for flow in flows)

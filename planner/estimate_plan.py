@@ -1,0 +1,230 @@
+"""What a whole plan is expected to send: its walks, its replicas once each, its rows, and what comes with any plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from planner.cost import (
+    Flow,
+    HeadEstimate,
+    Kind,
+    PlanEstimate,
+    ReplicaEstimate,
+    ReplicaKey,
+    StepEstimate,
+)
+from planner.cost_paper import PaperSpace
+from planner.cost_wire import MONTH_S, WireSpace
+from planner.model import Algorithm, Plan
+from planner.plans import route, start_of
+from planner.traffic import CPU_S, FRAMING_BYTES
+
+#: The sink tells each site what is done, with other messages or at the latest after a second.
+_DONE_BYTES = 12.0
+_DONE_S = 1.0
+
+_SHARED_TUPLES = ("reduced", "mixed")
+
+
+def plan_estimate(space: WireSpace, plan: Plan, paper: PaperSpace | None = None) -> PlanEstimate:
+    """Estimate a plan; with ``paper``, its cost is what the paper's formulas say, and only bytes are ours."""
+    heads = [_head(space, plan, head, paper) for head in plan.query.aliases]
+    shares = _sent_once(space, heads)
+    heads = [_with_shares(space, head, shares, paper is None) for head in heads]
+    replicas = _replicas(space, plan, heads)
+    heads, replicas = _pushed(space, heads, replicas, paper is None)
+    control = _control(space, plan)
+    cost = sum(step.cost for head in heads for step in head.steps)
+    if paper is None:
+        cost += sum(replica.cost for replica in replicas) + space.cost_of(control)
+        cost += sum(_ends_cost(space, plan, head) for head in heads)
+    else:
+        cost += sum(paper.start_cost(space.aliases.index(head.head), head.start) for head in heads)
+    estimate = PlanEstimate(plan, tuple(heads), replicas, control, cost, None, _lower_bound(space))
+    return replace(estimate, money_per_month=_money(space, estimate))
+
+
+def _head(space: WireSpace, plan: Plan, head: str, paper: PaperSpace | None) -> HeadEstimate:
+    number, estimator = space.aliases.index(head), space.estimator
+    joined, site = 1 << number, start_of(plan, head)
+    delay = space.links.delay_s(space.sites[number], site)
+    steps: list[StepEstimate] = []
+    for hop in route(plan, head):
+        following = space.aliases.index(hop.alias)
+        step = _step(space, number, joined, following, hop.algorithm, site)
+        if paper is not None:
+            step = replace(step, cost=_paper_cost(paper, number, joined, site, following, hop.algorithm))
+        steps.append(step)
+        delay += step.delay_s
+        joined, site = joined | 1 << following, hop.site
+    results = space.result_flows(number, site)
+    delay += space.links.delay_s(site, space.sink)
+    batches = 1 / estimator.batches_s[number]
+    rows = estimator.rows(number, estimator.all_streams)
+    return HeadEstimate(
+        head, start_of(plan, head), estimator.rates[number], batches, tuple(steps), results, rows, delay
+    )
+
+
+def _step(space: WireSpace, head: int, joined: int, following: int, algorithm: Algorithm, site: str) -> StepEstimate:
+    step, owner = space.step_bytes(head, joined, following), space.sites[following]
+    stats = step.stats
+    remote = site != owner
+    traffic = step.traffic[algorithm]
+    flows = space.step_flows(traffic, site, owner)
+    delay = space.step_delay_s(stats, traffic, site, owner) if remote else 0.0
+    cpu_s = stats.carry.rows * (CPU_S[algorithm] if remote else CPU_S[Algorithm.SP_S] / 2)
+    cost = space.cost_of(flows) + delay * space.links.delay_weight + cpu_s * space.links.cpu_weight
+    return StepEstimate(
+        space.aliases[following],
+        algorithm,
+        site,
+        owner,
+        site if algorithm.at_source else owner,
+        stats.carry.rows,
+        stats.keys,
+        stats.match,
+        stats.rows_out,
+        flows,
+        delay,
+        cost,
+        space.replica_of(algorithm, following, step.keys, site) if remote else None,
+    )
+
+
+def _paper_cost(paper: PaperSpace, head: int, joined: int, site: str, following: int, algorithm: Algorithm) -> float:
+    moves = paper.moves(head, joined, site, following)
+    return next((move.cost for move in moves if move.algorithm is algorithm), moves[0].cost)
+
+
+def _sent_once(space: WireSpace, heads: list[HeadEstimate]) -> Mapping[ReplicaKey, float]:
+    """For each W' or M that several steps share: how much of what they would each be sent is sent.
+
+    A tuple goes to a holder once, whoever asks.
+    """
+    asked: dict[ReplicaKey, list[float]] = {}
+    for head in heads:
+        joined = 1 << space.aliases.index(head.head)
+        for step in head.steps:
+            following = space.aliases.index(step.alias)
+            if step.replica is not None and step.replica.kind in _SHARED_TUPLES:
+                stats = space.step_bytes(space.aliases.index(head.head), joined, following).stats
+                share = stats.reduced_share if step.replica.kind == "reduced" else stats.mixed_share
+                asked.setdefault(step.replica, []).append(min(1.0, share))
+            joined |= 1 << following
+    found = {}
+    for replica, shares in asked.items():
+        missed = 1.0
+        for share in shares:
+            missed *= 1 - share
+        if len(shares) > 1 and sum(shares) > 0:
+            found[replica] = (1 - missed) / sum(shares)
+    return found
+
+
+def _with_shares(
+    space: WireSpace, head: HeadEstimate, shares: Mapping[ReplicaKey, float], costed: bool
+) -> HeadEstimate:
+    steps = []
+    for step in head.steps:
+        share = shares.get(step.replica) if step.replica is not None else None
+        if share is None:
+            steps.append(step)
+            continue
+        flows = tuple(
+            replace(flow, bytes_per_s=flow.bytes_per_s * share)
+            if flow.source == step.owner and flow.kind in (Kind.TUPLES, Kind.SYNC)
+            else flow
+            for flow in step.flows
+        )
+        less = space.cost_of(step.flows) - space.cost_of(flows) if costed else 0.0
+        steps.append(replace(step, flows=flows, cost=step.cost - less))
+    return replace(head, steps=tuple(steps))
+
+
+def _pushed(
+    space: WireSpace, heads: list[HeadEstimate], replicas: tuple[ReplicaEstimate, ...], costed: bool
+) -> tuple[list[HeadEstimate], tuple[ReplicaEstimate, ...]]:
+    """Tuples that are pushed to M because steps asked for their keys come with its sync, and are counted there."""
+    pushed: dict[ReplicaKey, list[Flow]] = {}
+    changed = []
+    for head in heads:
+        steps = []
+        for step in head.steps:
+            moved = tuple(flow for flow in step.flows if flow.kind is Kind.SYNC)
+            if step.replica is not None and moved:
+                pushed.setdefault(step.replica, []).extend(moved)
+                kept = tuple(flow for flow in step.flows if flow.kind is not Kind.SYNC)
+                less = space.cost_of(moved) if costed else 0.0
+                steps.append(replace(step, flows=kept, cost=step.cost - less))
+            else:
+                steps.append(step)
+        changed.append(replace(head, steps=tuple(steps)))
+    grown = []
+    for each in replicas:
+        more = tuple(pushed.get(each.replica, ()))
+        grown.append(replace(each, flows=(*each.flows, *more), cost=each.cost + space.cost_of(more)))
+    return changed, tuple(grown)
+
+
+def _replicas(space: WireSpace, plan: Plan, heads: list[HeadEstimate]) -> tuple[ReplicaEstimate, ...]:
+    users: dict[ReplicaKey, list[str]] = {}
+    for head in heads:
+        site = plan.query.ref(head.head).stream.site
+        if head.start != site:
+            users.setdefault(ReplicaKey("full", head.head, (), head.start), []).append(head.head)
+        for step in head.steps:
+            if step.replica is not None:
+                users.setdefault(step.replica, []).append(head.head)
+    return tuple(
+        ReplicaEstimate(
+            replica,
+            plan.query.ref(replica.alias).stream.site,
+            tuple(users[replica]),
+            space.replica_flows(replica),
+            space.replica_cost(replica),
+        )
+        for replica in sorted(users)
+    )
+
+
+def _ends_cost(space: WireSpace, plan: Plan, head: HeadEstimate) -> float:
+    """How the walks of a head get to their start, and its rows to the sink."""
+    site = plan.query.ref(head.head).stream.site
+    last = head.steps[-1].site if head.steps else head.start
+    delay = space.links.delay_s(site, head.start) + space.links.delay_s(last, space.sink)
+    return space.cost_of(head.results) + delay * space.links.delay_weight
+
+
+def _control(space: WireSpace, plan: Plan) -> tuple[Flow, ...]:
+    """The sink's news of what is done, and acknowledgements."""
+    flows = []
+    for site in plan.sites:
+        if site != plan.sink:
+            flows.append(Flow(plan.sink, site, Kind.CONTROL, _DONE_BYTES / _DONE_S))
+            flows.append(Flow(plan.sink, site, Kind.FRAMING, FRAMING_BYTES / _DONE_S))
+    return tuple(flows)
+
+
+def _money(space: WireSpace, estimate: PlanEstimate) -> float | None:
+    if not space.links.priced:
+        return None
+    priced = [(size, space.links.price(*link)) for link, size in estimate.by_link.items()]
+    return sum(size * price for size, price in priced if price is not None) * MONTH_S / 1e9
+
+
+def _lower_bound(space: WireSpace) -> float:
+    """Every tuple that is in some result, at a site other than the sink, once, without frames."""
+    estimator, total = space.estimator, 0.0
+    everything = estimator.all_streams
+    for number, site in enumerate(space.sites):
+        rate = estimator.rates[number]
+        if site == space.sink or rate <= 0:
+            continue
+        missed = 1.0
+        for head in range(len(space.aliases)):
+            carry = estimator.carry(head, everything)
+            missed *= 1 - min(1.0, (carry.heads if head == number else carry.rows) / rate)
+        total += rate * (1 - missed) * space.tuple_bytes(number)
+    return total

@@ -1,0 +1,179 @@
+"""Tree ordering (Sect. 4.2 of the paper): planned and costed, not executed.
+
+In a left-deep tree the rows of a subtree are a stream of their own, with a window of its own at the site where
+they come into being. Each node joins that stream X with one more stream S by two one-way joins: new rows of X look
+into S's window, new tuples of S into X's. So intermediate rows are made once, where linear ordering makes them anew
+for each head; but both joins must end at the same site, and every tree has only one order for all heads.
+
+Costs are those of ``planner.cost_wire``. X's rows come in the batches of the heads they come from. The figures
+for a stream that looks into X's window are taken from what its own walks would find.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.cost import Kind
+from planner.cost_wire import WireSpace
+from planner.model import Algorithm
+from planner.traffic import FRAMING_BYTES, MESSAGE_BYTES
+
+_AT_SOURCE = (Algorithm.SP_S, Algorithm.SM_S1, Algorithm.SM_S2)
+_AT_OWNER = (Algorithm.SP_D, Algorithm.SM_D1, Algorithm.SM_D2)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """One more stream joined to the rows of the subtree; by what, each way, and where the rows are then."""
+
+    alias: str
+    from_tree: Algorithm
+    from_stream: Algorithm
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A left-deep tree, from its first stream on, and its cost."""
+
+    first: str
+    nodes: tuple[TreeNode, ...]
+    cost: float
+
+    def __str__(self) -> str:
+        text = self.first
+        for node in self.nodes:
+            text = f"({text} >< {node.alias} by {node.from_tree.value}/{node.from_stream.value} at {node.site})"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One of the two joins of a node."""
+
+    cost: float
+    algorithm: Algorithm
+
+
+def best_tree(space: WireSpace) -> Tree:
+    """The cheapest left-deep tree, by dynamic programming over the set of joined streams and their site."""
+    layer = {(1 << number, site): Tree(space.aliases[number], (), 0.0) for number, site in enumerate(space.sites)}
+    for _ in range(len(space.aliases) - 1):
+        following: dict[tuple[int, str], Tree] = {}
+        for (joined, site), tree in layer.items():
+            for number in space.candidates(joined):
+                for node, cost in _nodes(space, joined, site, number):
+                    place = (joined | 1 << number, node.site)
+                    if place not in following or tree.cost + cost < following[place].cost:
+                        following[place] = Tree(tree.first, (*tree.nodes, node), tree.cost + cost)
+        layer = following
+    ended = [
+        Tree(tree.first, tree.nodes, tree.cost + sum(space.closing(head, site) for head in range(len(space.aliases))))
+        for (_, site), tree in layer.items()
+    ]
+    return min(ended, key=lambda tree: tree.cost)
+
+
+def _nodes(space: WireSpace, joined: int, site: str, number: int) -> list[tuple[TreeNode, float]]:
+    """The ways to join one more stream: at the subtree's site, at the stream's, or both shipped to the sink."""
+    alias, owner = space.aliases[number], space.sites[number]
+    if site == owner:
+        return [(TreeNode(alias, Algorithm.SP_D, Algorithm.SP_D, site), 0.0)]
+    found = []
+    for place, outward, inward in ((site, _AT_SOURCE, _AT_OWNER), (owner, _AT_OWNER, _AT_SOURCE)):
+        from_tree = min((_from_tree(space, joined, site, number, name) for name in outward), key=lambda way: way.cost)
+        from_stream = min(
+            (_from_stream(space, joined, site, number, name) for name in inward), key=lambda way: way.cost
+        )
+        node = TreeNode(alias, from_tree.algorithm, from_stream.algorithm, place)
+        found.append((node, from_tree.cost + from_stream.cost))
+    if space.sink not in (site, owner):
+        whole = _rows_cost(space, joined, site, space.sink) + _tuples_cost(space, number, owner, space.sink)
+        found.append((TreeNode(alias, Algorithm.SP_D, Algorithm.SP_D, space.sink), whole))
+    return found
+
+
+def _heads(joined: int) -> list[int]:
+    return [number for number in range(joined.bit_length()) if joined >> number & 1]
+
+
+def _from_tree(space: WireSpace, joined: int, site: str, number: int, algorithm: Algorithm) -> _Way:
+    """New rows of the subtree look into the stream's window, as the heads of the subtree would."""
+    moves = [
+        move
+        for head in _heads(joined)
+        for move in space.every_move(head, joined, site, number)
+        if move.algorithm is algorithm
+    ]
+    if not moves:
+        return _Way(float("inf"), algorithm)
+    return _Way(sum(move.cost for move in moves) + moves[0].replica_cost, algorithm)
+
+
+def _from_stream(space: WireSpace, joined: int, site: str, number: int, algorithm: Algorithm) -> _Way:
+    """New tuples of the stream look into the window of the subtree's rows."""
+    return _Way(_from_stream_cost(space, joined, site, number, algorithm), algorithm)
+
+
+def _from_stream_cost(space: WireSpace, joined: int, site: str, number: int, algorithm: Algorithm) -> float:
+    estimator, owner = space.estimator, space.sites[number]
+    batches = 1 / estimator.batches_s[number]
+    partners = [other for other in _heads(joined) if space.step_bytes(number, 1 << number, other).keys]
+    linked = [estimator.join(number, 1 << number, other) for other in partners]
+    if algorithm is Algorithm.SP_D:
+        return _tuples_cost(space, number, owner, site)
+    if algorithm is Algorithm.SP_S:
+        return _rows_cost(space, joined, site, owner)
+    if not linked or algorithm is Algorithm.SM_S2:
+        return float("inf")
+    there, back = space.links.weight(owner, site), space.links.weight(site, owner)
+    asked = min(
+        (size for other in partners for kind, size in _forward(space, number, other) if kind is Kind.KEYS), default=0.0
+    )
+    message = batches * (MESSAGE_BYTES + FRAMING_BYTES)
+    found = estimator.carry(number, joined | 1 << number)
+    matching = found.heads * space.tuple_bytes(number)
+    if algorithm is Algorithm.SM_D2:
+        keys = min(stats.keys for stats in linked)
+        return (asked + matching + 2 * message) * there + (keys / 8 + message) * back
+    made = _rows(space, joined)
+    if algorithm is Algorithm.SM_D1:
+        names = tuple(dict.fromkeys(name for other in partners for name in _key_columns(space, other, number)))
+        born = min([made, *(estimator.keys(other, (name,)).born for other, name in names)])
+        return (born * 3.0 + message) * back + (matching + message) * there
+    answered = min(1.0, found.rows / made) if made > 0 else 0.0
+    return (asked + message) * there + (made * answered * _row_bytes(space, joined) + message) * back
+
+
+def _key_columns(space: WireSpace, other: int, number: int) -> list[tuple[int, str]]:
+    pair = (space.aliases[other], space.aliases[number])
+    edges = [edge for edge in space.query.edges if edge.joins(pair[0], (pair[1],))]
+    return [(other, edge.column_of(pair[0]).column) for edge in edges]
+
+
+def _forward(space: WireSpace, number: int, other: int) -> tuple[tuple[Kind, float], ...]:
+    traffic = space.step_bytes(number, 1 << number, other).traffic.get(Algorithm.SM_S1)
+    return () if traffic is None else traffic.forward
+
+
+def _rows(space: WireSpace, joined: int) -> float:
+    """Rows of a subtree in a second, from all of its heads."""
+    return sum(space.estimator.rows(head, joined) for head in _heads(joined))
+
+
+def _row_bytes(space: WireSpace, joined: int) -> float:
+    return space.row_bytes(_heads(joined)[0], joined)[0]
+
+
+def _rows_cost(space: WireSpace, joined: int, site: str, target: str) -> float:
+    """A subtree's rows, all of them, to another site, to be kept there: empty batches too, as heartbeats."""
+    messages = max(1 / space.estimator.batches_s[head] for head in _heads(joined))
+    size = _rows(space, joined) * _row_bytes(space, joined) + messages * (MESSAGE_BYTES + FRAMING_BYTES)
+    return size * space.links.weight(site, target)
+
+
+def _tuples_cost(space: WireSpace, number: int, owner: str, target: str) -> float:
+    """A stream's tuples, all of them, to another site."""
+    estimator = space.estimator
+    messages = (MESSAGE_BYTES + FRAMING_BYTES) / estimator.batches_s[number]
+    return (estimator.rates[number] * space.tuple_bytes(number) + messages) * space.links.weight(owner, target)

@@ -1,0 +1,122 @@
+"""Our cost model against what was measured on the wire (``bench/results/bytes.csv``), on the same data."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.bytes import _query, grid
+from bench.planner_cases import wire_case
+from bench.records import pair_of_streams, record_batch
+from bench.sites import LEAD_MS, START_MS
+from node.core.profile import Sample, profile_of
+from planner.choose import estimate_plan
+from planner.cost import Kind, Objective
+from planner.cost_wire import WireSpace
+from planner.estimate import CarryStats, JoinStats, KeysStats
+from planner.model import Algorithm, StreamInfo, TimeUnit
+from planner.plans import forced_plan
+from planner.sql import parse_query
+from planner.stats import Statistics
+from planner.traffic import MESSAGE_BYTES, Sizes, Traffic, in_messages, number_bytes, rows_bytes, step_traffic
+from tests.unit.streams import made, query_of, range_s, statistics_of
+
+MEASURED = Path(__file__).parents[2] / "bench" / "results" / "bytes.csv"
+
+
+def _measured(width: int, match: float, distinct: int) -> tuple[Mapping[str, float], int]:
+    """Bytes of each algorithm, and the tuples they were for."""
+    found: dict[str, float] = {}
+    tuples = 0
+    with MEASURED.open() as file:
+        for row in csv.DictReader(file):
+            cell = (row["table"], int(row["width"]), float(row["match"]), int(row["distinct"]))
+            if cell == ("grid", width, match, distinct):
+                found[row["algorithm"]] = found.get(row["algorithm"], 0.0) + float(row["bytes"])
+                tuples = int(row["tuples"])
+    return found, tuples
+
+
+@pytest.mark.parametrize(
+    ("width", "match", "distinct"), [(142, 0.2, 100), (142, 0.05, 1_000_000), (500, 0.6, 10_000), (50, 0.95, 10_000)]
+)
+def test_expected_bytes_are_those_measured(width: int, match: float, distinct: int) -> None:
+    """Within a factor of 1.3 in each case; where the sample of keys is lucky, much better."""
+    measured, tuples = _measured(width, match, distinct)
+    (cell,) = [
+        cell for cell in grid(40) if (cell.width, cell.keys.rate, cell.keys.distinct) == (width, match, distinct)
+    ]
+    streams = pair_of_streams(cell.keys, cell.per_tick, cell.ticks, cell.tau_ms, cell.window_ms)
+    data = {name: record_batch(stream, width, name, START_MS + LEAD_MS) for name, stream in streams.items()}
+    catalogue = {name: StreamInfo(name, name, rows.schema, "ts", TimeUnit.MS) for name, rows in data.items()}
+    query = parse_query(_query(cell, data["a"].schema), catalogue)
+    profiles = {
+        name: profile_of(query, name, cell.tau_ms, Sample(rows, rows.column("ts").to_numpy()))
+        for name, rows in data.items()
+    }
+    statistics = Statistics(cell.tau_ms * 1000, profiles, {})
+    seconds = cell.ticks_counted * cell.tau_ms / 1000
+    assert tuples == 2 * cell.ticks_counted * cell.per_tick
+    for algorithm in Algorithm:
+        estimate = estimate_plan(forced_plan(query, "c", algorithm), statistics)
+        between = sum(size for link, size in estimate.by_link.items() if "c" not in link) * seconds
+        assert 1 / 1.3 < between / measured[algorithm.value] < 1.3, algorithm
+
+
+def test_the_best_forced_algorithm_is_found_where_it_matters() -> None:
+    """Rarely matching wide tuples: every semijoin beats shipping by far, and the model says so."""
+    random = np.random.default_rng(3)
+    streams = {"a": made(random, 4_000, {"k": (0, 5_000)}), "b": made(random, 4_000, {"k": (4_500, 9_500)})}
+    query = query_of(streams, dict.fromkeys("ab", range_s(10)), [("a.k", "b.k")])
+    statistics = statistics_of(query, streams, value_bytes=400.0)
+    costs = {each: estimate_plan(forced_plan(query, "c", each), statistics).bytes_per_s for each in Algorithm}
+    simple = min(costs[Algorithm.SP_S], costs[Algorithm.SP_D])
+    assert all(cost < simple / 4 for each, cost in costs.items() if each not in (Algorithm.SP_S, Algorithm.SP_D))
+
+
+def test_columns_that_nobody_needs_later_cost_nothing() -> None:
+    case = wire_case(np.random.default_rng(2), "chain", 3)
+    space = WireSpace(case.query, case.sink, case.statistics, Objective.BYTES)
+    sizes = case.statistics.profiles
+    # After s0 and s1 the key between them is done with, the one to s2 is not.
+    key = sizes["s1"].column_bytes["k1"]
+    values = sizes["s0"].column_bytes["v"] + sizes["s1"].column_bytes["v"]
+    assert space.row_bytes(0, 0b011)[0] == pytest.approx(values + key + sizes["s0"].column_bytes["__ts"])
+
+
+def test_each_algorithm_sends_what_its_messages_hold() -> None:
+    """Ten batches a second of 5 rows: 40 keys, 10 of them new, half of the rows match."""
+    stats = JoinStats(CarryStats(50.0, 50.0, 10.0), 40.0, 10.0, 30.0, 0.5, 60.0, 0.2, 0.3, 4.0)
+    sizes = Sizes(row=30.0, key=4.0, tuple=60.0, repeated=0.0, row_batch=5.0, tuple_batch=5.0)
+    sent = {each: step_traffic(each, stats, sizes, 100.0, KeysStats(200.0, 20.0), 0.1) for each in Algorithm}
+    messages = 10 * MESSAGE_BYTES
+
+    def of(algorithm: Algorithm, kind: Kind) -> float:
+        return sum(size for each, size in (*sent[algorithm].forward, *sent[algorithm].backward) if each is kind)
+
+    assert sent[Algorithm.SP_S] == Traffic(hops_backward=1)
+    assert of(Algorithm.SP_D, Kind.TUPLES) == pytest.approx(50 * 30 + messages)
+    asked = 10 * 4.0 + 30 * number_bytes(3, 30) + messages
+    for algorithm in (Algorithm.SM_S1, Algorithm.SM_D2):
+        assert of(algorithm, Kind.KEYS) == pytest.approx(asked)
+    assert of(Algorithm.SM_S1, Kind.TUPLES) == pytest.approx(20 * 60.0 * in_messages(20, 10, 5) + messages)
+    assert of(Algorithm.SM_D2, Kind.KEY_ANSWERS) == pytest.approx(5 + messages)
+    assert of(Algorithm.SM_D1, Kind.TUPLES) == of(Algorithm.SM_D2, Kind.TUPLES) < of(Algorithm.SP_D, Kind.TUPLES)
+    # 30 tuples of keys asked for: some fetched, the rest with the sync.
+    both = of(Algorithm.SM_S2, Kind.TUPLES) + of(Algorithm.SM_S2, Kind.SYNC)
+    assert 30 * 60 < both < 1.4 * 30 * 60 + messages
+    assert of(Algorithm.SM_S2, Kind.KEYS) < messages
+
+
+def test_repeated_rows_and_small_messages_and_dense_numbers() -> None:
+    assert rows_bytes(10, 10, 50, 20) == 500
+    assert rows_bytes(10, 5, 50, 20) == pytest.approx(500 - 5 * 20 * 0.85)
+    assert in_messages(300, 1, 300) == pytest.approx(1)
+    assert in_messages(2, 1, 300) > 1.2
+    assert in_messages(2, 1, 2) == pytest.approx(1)
+    assert number_bytes(0, 100) == 0
+    assert number_bytes(100, 100) < number_bytes(10, 100) < number_bytes(1, 100)

@@ -1,0 +1,114 @@
+"""What explain says is what was estimated, in all its forms."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from bench.planner_cases import wire_case
+from planner.alternatives import compared
+from planner.choose import Choice, Model, Options, choose, estimate_plan
+from planner.cost import Kind
+from planner.explain import explain_dict, explain_dot, explain_svg, explain_text
+from planner.measured import Measured, MeasuredStep, Sent
+from planner.model import Algorithm
+from planner.plan_file import read_plan
+from planner.plans import forced_plan
+from planner.stats import LinkStats
+
+CASE = wire_case(np.random.default_rng(4), "chain", 3)
+CHOICE = choose(CASE.query, CASE.sink, CASE.statistics)
+
+
+def test_the_text_has_every_step_with_its_figures() -> None:
+    text = explain_text(CHOICE)
+    for head in CHOICE.estimate.heads:
+        assert f"head {head.head} at " in text
+        for step in head.steps:
+            assert any(step.alias in line and step.algorithm.value in line for line in text.splitlines())
+    assert "search optimal, cost wire, objective bytes, policy frontier" in text
+    assert f"{CHOICE.ship_all.bytes_per_s:,.0f} bytes/s" in text
+    assert "planned, not executed" in text
+    assert "SM-D2 for every step" in text
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_the_same_choice_gives_the_same_text() -> None:
+    assert explain_text(CHOICE) == explain_text(choose(CASE.query, CASE.sink, CASE.statistics))
+
+
+def test_values_can_be_written_and_the_plan_read_back() -> None:
+    text = json.dumps(explain_dict(CHOICE))
+    assert read_plan(text, CASE.query, CASE.sink) == CHOICE.plan
+    expected = json.loads(text)["expected"]
+    assert expected["bytes_per_s"] == pytest.approx(CHOICE.estimate.bytes_per_s)
+    flows = [flow for head in expected["heads"] for step in head["steps"] for flow in step["flows"]]
+    steps = [step for head in CHOICE.estimate.heads for step in head.steps]
+    assert sum(flow["bytes_per_s"] for flow in flows) == pytest.approx(sum(step.bytes_per_s for step in steps))
+
+
+def test_other_steps_are_plans_that_differ_in_one_step_and_are_not_better() -> None:
+    others = compared(CHOICE)
+    remote = [step for head in CHOICE.estimate.heads for step in head.steps if step.source != step.owner]
+    assert len(others.steps) == 5 * len(remote)
+    assert all(other.cost >= CHOICE.estimate.cost - 1e-6 for other in others.steps)
+    assert others.tree is not None
+
+
+def _measured(factor: float) -> Measured:
+    """As if everything had been sent ``factor`` times as expected, for ten seconds."""
+    steps, results = {}, {}
+    for head in CHOICE.estimate.heads:
+        for number, step in enumerate(head.steps):
+            sent = tuple(Sent(f.source, f.target, f.kind, f.bytes_per_s * 10 * factor) for f in step.flows)
+            steps[head.head, number] = MeasuredStep(100, 50, sent)
+        results[head.head] = (Sent("n0", "n1", Kind.RESULTS, 20.0),)
+    replicas = {
+        each.replica: tuple(Sent(f.source, f.target, f.kind, f.bytes_per_s * 10 * factor) for f in each.flows)
+        for each in CHOICE.estimate.replicas
+    }
+    return Measured(10.0, steps, results, replicas, (), 5_000.0)
+
+
+def test_what_was_measured_stands_beside_what_was_expected() -> None:
+    text = explain_text(CHOICE, _measured(2.0))
+    assert "measured" in text.splitlines()[3]
+    assert "over 10.0 s of event time" in text
+    lines = [line for line in text.splitlines() if "joined at" in line]
+    assert lines
+    assert all(line.endswith("2.00 times") for line in lines)
+    document = explain_dict(CHOICE, _measured(2.0))["measured"]
+    assert document["seconds"] == 10.0
+    assert document["steps"][0]["rows_out"] == 50
+
+
+def test_the_picture_is_well_formed_and_shows_sites_and_links() -> None:
+    root = ET.fromstring(explain_svg(CHOICE))
+    shown = [element.text or "" for element in root.iter() if element.tag.endswith("text")]
+    for site in CHOICE.plan.sites:
+        assert site in shown
+    paths = [element for element in root.iter() if element.tag.endswith("path") and "marker-end" in element.attrib]
+    assert len(paths) == len(CHOICE.estimate.by_link)
+    dot = explain_dot(CHOICE)
+    assert dot.count(" -> ") >= len(CHOICE.estimate.by_link)
+    assert dot.startswith("digraph")
+
+
+def test_money_is_shown_where_links_have_a_price() -> None:
+    assert "money" not in explain_text(CHOICE)
+    links = {link: LinkStats(each.rtt_us, each.bytes_per_s, 0.08) for link, each in CASE.statistics.links.items()}
+    priced = choose(CASE.query, CASE.sink, replace(CASE.statistics, links=links))
+    assert "a month on links with a price" in explain_text(priced)
+
+
+def test_a_plan_that_was_given_and_the_papers_costs_are_explained_too() -> None:
+    options = Options(model=Model.PAPER)
+    plan = forced_plan(CASE.query, CASE.sink, Algorithm.SM_D1)
+    estimate = estimate_plan(plan, CASE.statistics, options)
+    text = explain_text(Choice(plan, estimate, CHOICE.ship_all, options, CASE.statistics))
+    assert "by the paper's formulas" in text
+    assert "SM-D1" in text
