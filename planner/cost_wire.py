@@ -321,7 +321,8 @@ class WireSpace:
         if replica.kind == "reduced":
             return times_sync(rate, batch_s) if counted else ()
         key_bytes = sum(KEY_SHARE * self._column_bytes(ColumnRef(alias, name)) for name in replica.keys)
-        return keys_sync(rate, key_bytes, estimator.keys(number, replica.keys), batch_s, counted)
+        timed = counted and replica.kind == "mixed"
+        return keys_sync(rate, key_bytes, estimator.keys(number, replica.keys), batch_s, timed)
 
     def replica_cost(self, replica: ReplicaKey) -> float:
         """What keeping it counts."""

@@ -8,7 +8,6 @@ _COMPARED = 1 / 3
 _BY_FUNCTION = {
     "=": 0.1,
     "<>": 0.9,
-    "!=": 0.9,
     "<": _COMPARED,
     "<=": _COMPARED,
     ">": _COMPARED,

@@ -8,7 +8,6 @@ Two sketches of parts of a stream merge to the sketch of the whole, apart from w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +19,18 @@ from planner.stats import HASH_END, KeySketch
 #: The most keys a sketch keeps: 128 KiB, and match rates within a few percent of a hundred.
 SKETCH_KEYS = 4096
 
-#: With more groups of key columns than this, only single ones and all together get a sketch.
-_GROUPS_MAX = 4
-
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
 
 def key_choices(query: JoinQuery, alias: str) -> tuple[tuple[str, ...], ...]:
-    """The columns of a stream of which sketches are wanted: those that equalities join, alone and together.
+    """The columns of which sketches are made: as a group of streams shares them, and alone.
 
-    Columns by which the same streams are joined come in the same order in each of them, so that their
-    hashes can be compared. With many groups of columns not every choice of several is worth a sketch.
+    Columns of a group come in an order that is the same for all its streams: so hashes can be compared. How many keys
+    there are of columns that different streams join by follows from these, well enough, for less bytes.
     """
-    own = [columns[alias] for columns in key_groups(query) if alias in columns]
-    singles = [(column,) for group in own for column in group]
-    sizes = range(2, len(own) + 1) if len(own) <= _GROUPS_MAX else (len(own),)
-    several = [sum(chosen, ()) for size in sizes for chosen in combinations(own, size)]
-    return tuple(dict.fromkeys([*singles, *own, *several]))
+    groups = [columns[alias] for columns in key_groups(query) if alias in columns]
+    return tuple(dict.fromkeys([*groups, *((name,) for names in groups for name in names)]))
 
 
 def key_groups(query: JoinQuery) -> tuple[Mapping[str, tuple[str, ...]], ...]:

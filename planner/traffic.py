@@ -173,11 +173,11 @@ def times_sync(rate: float, batch_s: float) -> tuple[tuple[Kind, float], ...]:
 
 
 def keys_sync(
-    rate: float, key_bytes: float, keys: KeysStats, batch_s: float, counted: bool
+    rate: float, key_bytes: float, keys: KeysStats, batch_s: float, timed: bool
 ) -> tuple[tuple[Kind, float], ...]:
-    """V and M: keys that came and went, and times where tuples are counted."""
+    """V and M: keys that came and went; for M of a count window the times of all tuples too."""
     dead = _DEAD_BYTES + _DEAD_OUT_OF_ORDER_BYTES * (1 - min(1.0, keys.born / max(1e-9, rate)))
-    return _message(Kind.SYNC, keys.born * (key_bytes + dead) + (rate * TIME_BYTES if counted else 0.0), 1 / batch_s)
+    return _message(Kind.SYNC, keys.born * (key_bytes + dead) + (rate * TIME_BYTES if timed else 0.0), 1 / batch_s)
 
 
 def _summed(parts: tuple[tuple[Kind, float], ...]) -> tuple[tuple[Kind, float], ...]:

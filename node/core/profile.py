@@ -28,7 +28,7 @@ from node.core.ticks import TICK_MIN, Span
 from node.core.varint import encode_varint
 from node.core.view import View
 from planner.model import JoinQuery, TimeUnit
-from planner.sketches import below, key_groups, sketch_of
+from planner.sketches import below, key_choices, sketch_of
 from planner.stats import KeySketch, StreamProfile
 
 #: How much of a sample is encoded and compressed: enough for the compressor to find what repeats.
@@ -36,7 +36,7 @@ _MEASURED_ROWS_MAX = 2**16
 _MEASURED_BATCHES_MAX = 64
 #: Sketches on the wire: about this share of what the sample would weigh there, within bounds. A key costs so much.
 _SKETCH_SHARE = 0.01
-_SKETCH_KEYS_MIN, _SKETCH_KEYS_MAX = 96, 1024
+_SKETCH_KEYS_MIN, _SKETCH_KEYS_MAX = 256, 1024
 _SKETCH_KEY_BYTES = 5
 #: Beyond this, some 36,000 years, times are not kept.
 _TIME_MAX_US = 2**60
@@ -75,16 +75,6 @@ def profile_of(query: JoinQuery, alias: str, tau_ms: int, sample: Sample) -> Str
     batch_rows = max(1.0, per_batch * passed)
     keys = {names: _sketch(alias, names, view, query.unit) for names in key_choices(query, alias)}
     return StreamProfile(view.num_rows, span_us, batch_rows, _column_bytes(view, round(batch_rows)), keys)
-
-
-def key_choices(query: JoinQuery, alias: str) -> tuple[tuple[str, ...], ...]:
-    """The columns of which sketches are made: as a group of streams shares them, and alone.
-
-    Columns of a group come in an order that is the same for all its streams: so hashes can be compared. How many keys
-    there are of columns that different streams join by follows from these, well enough, for less bytes.
-    """
-    groups = [columns[alias] for columns in key_groups(query) if alias in columns]
-    return tuple(dict.fromkeys([*groups, *((name,) for names in groups for name in names)]))
 
 
 # -- time -------------------------------------------------------------------------------------

@@ -18,13 +18,24 @@ from planner.choose import estimate_plan
 from planner.cost import Kind, Objective
 from planner.cost_wire import WireSpace
 from planner.estimate import CarryStats, JoinStats, KeysStats
-from planner.model import Algorithm, StreamInfo, TimeUnit
+from planner.model import Algorithm, RangeWindow, RowsWindow, StreamInfo, TimeUnit
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from planner.stats import Statistics
-from planner.traffic import MESSAGE_BYTES, Sizes, Traffic, in_messages, number_bytes, rows_bytes, step_traffic
+from planner.traffic import (
+    FRAMING_BYTES,
+    MESSAGE_BYTES,
+    TIME_BYTES,
+    Sizes,
+    Traffic,
+    in_messages,
+    number_bytes,
+    rows_bytes,
+    step_traffic,
+)
 from tests.unit.streams import made, query_of, range_s, statistics_of
 
+REPLICA_ALGORITHMS = (Algorithm.SM_S1, Algorithm.SM_S2, Algorithm.SM_D1)
 MEASURED = Path(__file__).parents[2] / "bench" / "results" / "bytes.csv"
 
 
@@ -76,6 +87,24 @@ def test_the_best_forced_algorithm_is_found_where_it_matters() -> None:
     costs = {each: estimate_plan(forced_plan(query, "c", each), statistics).bytes_per_s for each in Algorithm}
     simple = min(costs[Algorithm.SP_S], costs[Algorithm.SP_D])
     assert all(cost < simple / 4 for each, cost in costs.items() if each not in (Algorithm.SP_S, Algorithm.SP_D))
+
+
+def test_of_a_count_window_times_are_sent_to_copies_with_tuples_only() -> None:
+    random = np.random.default_rng(3)
+    streams = {name: made(random, 4_000, {"k": (0, 500)}) for name in "ab"}
+    synced = {}
+    for window in (range_s(10), RowsWindow(200)):
+        query = query_of(streams, dict.fromkeys("ab", window), [("a.k", "b.k")])
+        statistics = statistics_of(query, streams)
+        for algorithm in REPLICA_ALGORITHMS:
+            (replica, _) = estimate_plan(forced_plan(query, "c", algorithm), statistics).replicas
+            synced[algorithm, type(window)] = replica.bytes_per_s
+    more = {each: synced[each, RowsWindow] - synced[each, RangeWindow] for each in REPLICA_ALGORITHMS}
+    assert synced[Algorithm.SM_S1, RangeWindow] == 0
+    # 20 tuples a second; a message a second comes with W', which is sent nothing else.
+    assert more[Algorithm.SM_S1] == pytest.approx(20 * TIME_BYTES + MESSAGE_BYTES + FRAMING_BYTES)
+    assert more[Algorithm.SM_S2] == pytest.approx(20 * TIME_BYTES)
+    assert more[Algorithm.SM_D1] == pytest.approx(0)
 
 
 def test_columns_that_nobody_needs_later_cost_nothing() -> None:
