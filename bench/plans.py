@@ -2,9 +2,10 @@
 
 ``python -m bench.plans`` makes some 40 queries over 2 to 4 streams at 3 sites, seeded: chains, stars and cliques,
 with all kinds of match rates, widths, windows and filters. Each runs with real daemons, replayed in ticks, once
-with the plan the planner chooses from what the sites measured, once with everything shipped to the sink, and once
-with each algorithm forced for every step. Rows must be the same in all of them. The table and the summary are
-written to ``bench/results``. Bytes do not depend on how busy the machine is, so several runs share it.
+with the plan the planner chooses from what the sites measured (auto), once with that very plan given as a file
+(chosen: without what planning sends, which is paid once however long a query runs), once with everything shipped to
+the sink, and once with each algorithm forced for every step. Rows must be as many in all of them. The table and the
+summary are written to ``bench/results``. Bytes do not depend on how busy the machine is, so several runs share it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ RESULTS = Path(__file__).parent / "results" / "plans.md"
 AUTO = ("--plan", "auto")
 SHIP_ALL = ("--plan", "ship-all")
 FORCED = {algorithm.value: ("--algorithm", algorithm.value) for algorithm in Algorithm}
-PLANS = {"auto": AUTO, "ship-all": SHIP_ALL, **FORCED}
+OTHERS = {"ship-all": SHIP_ALL, **FORCED}
+COLUMNS = ("auto", "chosen", *OTHERS)
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,13 @@ def _text(random: np.random.Generator, aliases: str, shape: str, rates: dict[str
     return f"SELECT {outputs} FROM {' JOIN '.join(parts)}{where}"
 
 
+def run_chosen(case: Case, plan: object) -> Ran:
+    """Run a case once more with the plan that was chosen, this time without planning."""
+    path = case.folder / "chosen.json"
+    path.write_text(json.dumps(plan))
+    return run_plan(case, ("--plan", str(path)))
+
+
 def run_plan(case: Case, options: Sequence[str]) -> Ran:
     """Run a case once, with daemons of its own."""
     with tempfile.TemporaryDirectory(prefix="narrows-plans-") as name:
@@ -157,20 +166,18 @@ class Compared:
     @property
     def best(self) -> str:
         """The forced plan, or shipping everything, that sent least."""
-        return min((name for name in self.runs if name != "auto"), key=lambda name: self.runs[name].nbytes)
+        return min((name for name in OTHERS), key=lambda name: self.runs[name].nbytes)
 
-    @property
-    def against_best(self) -> float:
-        return self.runs["auto"].nbytes / self.runs[self.best].nbytes
-
-    @property
-    def against_ship_all(self) -> float:
-        return self.runs["auto"].nbytes / self.runs["ship-all"].nbytes
+    def ratio(self, name: str, other: str) -> float:
+        return self.runs[name].nbytes / self.runs[other].nbytes
 
 
 def compare(case: Case) -> Compared:
     """Run a case with every plan; all must deliver as many rows."""
-    compared = Compared(case, {name: run_plan(case, options) for name, options in PLANS.items()})
+    auto = run_plan(case, AUTO)
+    chosen = run_chosen(case, auto.stats["plan"])
+    others = {name: run_plan(case, options) for name, options in OTHERS.items()}
+    compared = Compared(case, {"auto": auto, "chosen": chosen, **others})
     counts = {name: ran.rows for name, ran in compared.runs.items()}
     if len(set(counts.values())) != 1:
         raise SystemExit(f"{case.name}: plans of one query must deliver the same rows, got {counts}\n{case.text}")
@@ -179,40 +186,37 @@ def compare(case: Case) -> Compared:
 
 
 def _row(compared: Compared) -> str:
-    runs = compared.runs
+    runs, best = compared.runs, compared.best
     cells = [compared.case.name, compared.case.shape, f"{runs['auto'].rows:,}"]
-    cells += [f"{runs[name].nbytes / 1000:,.1f}" for name in PLANS]
-    cells += [compared.best, f"{compared.against_best:.3f}", f"{compared.against_ship_all:.3f}"]
+    cells += [f"{runs[name].nbytes / 1000:,.1f}" for name in COLUMNS]
+    pairs = (("auto", best), ("chosen", best), ("auto", "ship-all"), ("chosen", "ship-all"))
+    cells += [best, *(f"{compared.ratio(name, other):.3f}" for name, other in pairs)]
     return f"| {' | '.join(cells)} |"
+
+
+def _summary(what: str, ratios: Sequence[float]) -> str:
+    above = ", ".join(f"above {bound} in {sum(ratio > bound for ratio in ratios)}" for bound in (1.05, 1.25))
+    return f"| {what} | {statistics.median(ratios):.3f} | {max(ratios):.3f} | {above} of {len(ratios)} |"
 
 
 def report(found: Sequence[Compared]) -> str:
     """The table and what it comes to."""
-    best = [item.against_best for item in found]
-    ship_all = [item.against_ship_all for item in found]
-    head = [
-        "query",
-        "streams",
-        "rows",
-        *(f"{name}, kB" for name in PLANS),
-        "best other",
-        "auto / best",
-        "auto / ship-all",
-    ]
+    ratios = ("auto / best", "chosen / best", "auto / ship-all", "chosen / ship-all")
+    head = ["query", "streams", "rows", *(f"{name}, kB" for name in COLUMNS), "best other", *ratios]
     lines = [
         "# The planner's choice against forced plans, by bytes on the wire",
         "",
-        (
-            f"`python -m bench.plans`: {len(found)} random queries, three sites, real daemons, tau {TAU_MS} ms,"
-            f" {LENGTH_S} s of data. Bytes are those of all links, everything included."
-        ),
+        f"`python -m bench.plans`: {len(found)} random queries, three sites, real daemons, tau {TAU_MS} ms,",
+        f"{LENGTH_S} s of data. Bytes are those of all links, everything included. `auto` includes what planning sent,",
+        "`chosen` is the same plan given as a file. The best other is the best of shipping everything and of each",
+        "algorithm forced for every step.",
         "",
-        (
-            f"- auto / best of the others: median {statistics.median(best):.3f}, worst {max(best):.3f},"
-            f" above 1.05 in {sum(ratio > 1.05 for ratio in best)}, above 1.25 in {sum(ratio > 1.25 for ratio in best)}"
-            f" of {len(best)}"
-        ),
-        f"- auto / ship-all: median {statistics.median(ship_all):.3f}, worst {max(ship_all):.3f}",
+        "| | median | worst | how often |",
+        "|---|---|---|---|",
+        _summary("auto / best other", [item.ratio("auto", item.best) for item in found]),
+        _summary("chosen / best other", [item.ratio("chosen", item.best) for item in found]),
+        _summary("auto / ship-all", [item.ratio("auto", "ship-all") for item in found]),
+        _summary("chosen / ship-all", [item.ratio("chosen", "ship-all") for item in found]),
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",

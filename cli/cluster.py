@@ -17,6 +17,7 @@ READY_S_MAX = 60.0
 #: What a daemon logs once its port is its own. Until then, whoever answers there is somebody else.
 _LISTENS = "listens on"
 STOP_S_MAX = 10.0
+BLAME_S = 1.0
 
 
 class ClusterError(NarrowsError):
@@ -86,6 +87,13 @@ class LocalCluster:
             if link.state != "up"
         ]
         return "; ".join(troubles)
+
+    def blame(self) -> None:
+        """After somebody did not answer: like ``check``, but a daemon's connections close a little before it has ended."""
+        deadline = time.monotonic() + BLAME_S
+        while time.monotonic() < deadline and all(process.poll() is None for process in self._processes.values()):
+            time.sleep(0.02)
+        self.check()
 
     def check(self) -> None:
         """Raise ClusterError if a daemon has ended, with what it said."""

@@ -67,7 +67,7 @@ def run(options: RunOptions) -> int:
             form = "none" if options.out is None else None
             followed = follow(client, issued.query_id, options.out, form, watch, whole=True)
         except NarrowsError:
-            cluster.check()
+            cluster.blame()
             raise
         finally:
             line.end()

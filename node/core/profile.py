@@ -36,7 +36,7 @@ _MEASURED_ROWS_MAX = 2**16
 _MEASURED_BATCHES_MAX = 64
 #: Sketches on the wire: about this share of what the sample would weigh there, within bounds. A key costs so much.
 _SKETCH_SHARE = 0.01
-_SKETCH_KEYS_MIN, _SKETCH_KEYS_MAX = 256, 1024
+_SKETCH_KEYS_MIN, _SKETCH_KEYS_MAX = 128, 1024
 _SKETCH_KEY_BYTES = 5
 #: Beyond this, some 36,000 years, times are not kept.
 _TIME_MAX_US = 2**60

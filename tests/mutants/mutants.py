@@ -612,6 +612,7 @@ MUTANTS: tuple[Mutant, ...] = (
         WALK,
         "(kind is ReplicaKind.FULL or step.window_keys == replica.keys)",
         "True",
+        "rare: walks of two heads at one site must look into one stream by different keys with the same kind of copy",
     ),
     mutant(
         "heads share no copies",

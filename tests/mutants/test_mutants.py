@@ -22,7 +22,7 @@ REPRESENTATIVE = (
     "look-ahead never resumes",
     "a step uses one equality only",
     "filters are not applied",
-    "heads share copies by other keys",
+    "every walk starts at home",
     "a borrower sees what was before its start",
 )
 

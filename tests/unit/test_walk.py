@@ -118,3 +118,12 @@ def test_copies_by_other_keys_or_at_other_sites_are_other_copies_but_a_full_one_
         (ReplicaKind.KEYS, "c", ("c.j",), "a"),
         (ReplicaKind.KEYS, "b", ("b.j",), "c"),
     ]
+
+
+@pytest.mark.parametrize("name", ["SM-S1", "SM-S2", "SM-D1"])
+def test_walks_at_one_site_that_look_for_other_keys_of_a_stream_use_other_copies(name: str) -> None:
+    """Walks of c start at a, where those of a do too: one looks into b by k, the other by j."""
+    moved = shape(a=f"b:{name} c:SP-D", b="a:SP-D c:SP-D", c=f"@a b:{name} a:SP-D")
+    copies = [replica for replica in moved.replicas if replica.alias == "b"]
+    assert [(item.keys, item.holder) for item in copies] == [(("b.k",), "a"), (("b.j",), "a")]
+    assert moved.replica_of(moved.steps["a"][0]) is not moved.replica_of(moved.steps["c"][0])
