@@ -89,7 +89,7 @@ class LocalCluster:
         return "; ".join(troubles)
 
     def blame(self) -> None:
-        """After somebody did not answer: like ``check``, but a daemon's connections close a little before it has ended."""
+        """Like ``check``, after somebody did not answer: a daemon's connections close a little before it has ended."""
         deadline = time.monotonic() + BLAME_S
         while time.monotonic() < deadline and all(process.poll() is None for process in self._processes.values()):
             time.sleep(0.02)

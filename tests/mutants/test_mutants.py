@@ -13,12 +13,8 @@ from tests.mutants.score import NO_BUG, killed_by_unit_tests, score, scores
 SEEDS = 200
 REPRESENTATIVE = (
     "ties on neither side",
-    "probe without waiting",
-    "expire without the window's length",
     "done is the newest, not the contiguous",
     "link loses what flew when it is cut",
-    "only the first parked walk is released",
-    "sealed one tick early",
     "look-ahead never resumes",
     "a step uses one equality only",
     "filters are not applied",
