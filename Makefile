@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SEEDS ?= 10000
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo test lint sim mutants bench bench-bytes bench-halves bench-planner proto clean help
+.PHONY: setup demo test lint sim mutants bench bench-bytes bench-halves bench-planner bench-plans proto clean help
 
 help:
 	@echo "make demo   three sites on this machine join orders with payments"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-bytes   wire bytes of the six algorithms over match rate, width and keys: bench/results/bytes.md"
 	@echo "make bench-halves  processor time of a tick over the size of the window: bench/results/halves.md"
 	@echo "make bench-planner planning: greedy over exhaustive, time to plan, trees: bench/results/planner.md"
+	@echo "make bench-plans   the plan that is chosen beside forced ones, real daemons, by bytes: bench/results/plans.md"
 	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
 
 setup: $(STAMP)
@@ -61,6 +62,9 @@ bench-halves: $(STAMP)-bench
 
 bench-planner: $(STAMP)-bench
 	$(BIN)/python -m bench.planner
+
+bench-plans: setup
+	$(BIN)/python -m bench.plans
 
 # Generated code is committed; a test checks that it is current.
 proto: setup

@@ -295,7 +295,8 @@ def _trees(outcome: Outcome) -> list[str]:
         "The best left-deep tree, intermediate rows kept as windows of their own, beside the plan that is chosen, by",
         "`wire`, on random queries most of whose streams are slow, so that what a message costs weighs much. Trees are",
         "planned and costed, not executed. Where intermediate rows are few, a stream that looks into their window once",
-        "saves steps that linear ordering takes for every head: executing trees would be worth it for such queries.",
+        "saves steps that linear ordering takes for every head. What a tree costs is a rough estimate, and none has",
+        "run: executing them looks worth trying for such queries, no more than that.",
         "",
         *_markdown(
             ["topology", "queries", "tree cheaper", "then saves (median)", "at most", "tree / linear (median)"], rows

@@ -22,7 +22,7 @@ def add_plan_options(command: argparse.ArgumentParser) -> None:
     names = ", ".join(algorithm.value for algorithm in Algorithm)
     text = f"no choice, but {names} in every step: for every head, or per head: o=SM-S1,p=SP-D (see below)"
     command.add_argument("--algorithm", metavar="NAME", help=text)
-    text = "how the cheapest plan is looked for (default: optimal)"
+    text = "how the cheapest plan is looked for (default: optimal, greedy beyond 8 streams)"
     command.add_argument("--search", choices=_SEARCHES, help=text)
     text = "what cost means: wire, the bytes we really send, or paper, the formulas of Tran & Lee (default: wire)"
     command.add_argument("--cost", choices=[model.value for model in Model], help=text)

@@ -22,6 +22,8 @@ from planner.sql import parse_query
 from planner.stats import LinkStats, Statistics
 
 AUTO, SHIP_ALL = "auto", "ship-all"
+#: Eight streams that are all linked take some 3 s to plan optimally, ten some 20 s (``bench/results/planner.md``).
+OPTIMAL_STREAMS_MAX = 8
 
 Choices = TypeVar("Choices", Search, Model)
 
@@ -45,7 +47,7 @@ class PlanDesk:
         query = parse_query(request.text, site.catalogue)
         require(tuple(sorted({site.name, *(ref.stream.site for ref in query.streams)})))
         policy = parse_policy(request.policy or "frontier")
-        options = _options(request)
+        options = _options(request, query)
         plan = _given_plan(request, query, site.name, policy)
         if plan is None:
             return await self._choose(query, site.name, options, policy)
@@ -99,8 +101,9 @@ class PlanDesk:
         return names
 
 
-def _options(request: pb.IssueRequest) -> Options:
-    options = Options()
+def _options(request: pb.IssueRequest, query: JoinQuery) -> Options:
+    """What was asked for; who asks for no search gets the best that is quick enough for the query."""
+    options = Options() if len(query.streams) <= OPTIMAL_STREAMS_MAX else Options(search=Search.GREEDY)
     if request.search:
         options = replace(options, search=_one(Search, "search", request.search))
     if request.cost:
