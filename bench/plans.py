@@ -28,12 +28,15 @@ import pyarrow.parquet as pq
 
 from bench.generate import sentences, vocabulary
 from demo.ports import free_ports
+from planner.cost import ReplicaKey
 from planner.model import Algorithm
 
 SITES = ("ash", "bow", "cam")
 TAU_MS = 500
 LENGTH_S = 30
 SPEED = 12.0
+#: Steps and copies that send less than this in all are not compared one by one.
+PART_BYTES_MIN = 1_000
 START_MS = 1_760_000_000_000
 RESULTS = Path(__file__).parent / "results" / "plans.md"
 
@@ -156,12 +159,42 @@ def run_plan(case: Case, options: Sequence[str]) -> Ran:
         return Ran(sum(link["bytes"] for link in found["links"]), found["rows"], found)
 
 
+def analyze(case: Case) -> list[tuple[float, float]]:
+    """Bytes expected and measured of the steps and copies between sites, by ``narrows explain analyze``."""
+    with tempfile.TemporaryDirectory(prefix="narrows-plans-") as name:
+        config = Path(name) / "cluster.toml"
+        case.write_cluster(config)
+        command = [sys.executable, "-m", "cli.main", "explain", "--config", str(config), "--start", "--at", case.sink]
+        command += ["--speed", str(SPEED), "--json", "analyze", case.text]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{case.name} analyze: {done.stderr.strip()}\n{case.text}")
+    found = json.loads(done.stdout)
+    expected, measured = found["expected"], found["measured"]
+    seconds = measured["seconds"]
+    steps = {(step["head"], step["step"]): step["bytes"] for step in measured["steps"]}
+    parts = [
+        (step["bytes_per_s"] * seconds, steps[head["head"], number])
+        for head in expected["heads"]
+        for number, step in enumerate(head["steps"])
+    ]
+    copies = {copy["replica"]: copy["bytes"] for copy in measured["replicas"]}
+    parts += [(copy["bytes_per_s"] * seconds, copies[_copy_name(copy)]) for copy in expected["replicas"]]
+    return [part for part in parts if max(part) >= PART_BYTES_MIN]
+
+
+def _copy_name(copy: Mapping[str, Any]) -> str:
+    return str(ReplicaKey(copy["kind"], copy["alias"], tuple(copy["keys"]), copy["holder"]))
+
+
 @dataclass(frozen=True)
 class Compared:
     """All runs of one case."""
 
     case: Case
     runs: Mapping[str, Ran]
+    #: Of each step and copy between sites of the chosen plan: bytes expected, bytes measured.
+    parts: Sequence[tuple[float, float]]
 
     @property
     def best(self) -> str:
@@ -177,7 +210,7 @@ def compare(case: Case) -> Compared:
     auto = run_plan(case, AUTO)
     chosen = run_chosen(case, auto.stats["plan"])
     others = {name: run_plan(case, options) for name, options in OTHERS.items()}
-    compared = Compared(case, {"auto": auto, "chosen": chosen, **others})
+    compared = Compared(case, {"auto": auto, "chosen": chosen, **others}, analyze(case))
     counts = {name: ran.rows for name, ran in compared.runs.items()}
     if len(set(counts.values())) != 1:
         raise SystemExit(f"{case.name}: plans of one query must deliver the same rows, got {counts}\n{case.text}")
@@ -199,6 +232,18 @@ def _summary(what: str, ratios: Sequence[float]) -> str:
     return f"| {what} | {statistics.median(ratios):.3f} | {max(ratios):.3f} | {above} of {len(ratios)} |"
 
 
+def _parts_text(parts: Sequence[tuple[float, float]]) -> str:
+    """How far the expected bytes are from the measured ones, step by step."""
+    factors = [max(expected, measured) / max(1.0, min(expected, measured)) for expected, measured in parts]
+    near = sum(factor <= 1.3 for factor in factors) / len(factors)
+    whole = sum(expected for expected, _ in parts) / sum(measured for _, measured in parts)
+    return (
+        f"Expected against measured bytes of {len(parts)} steps and copies that sent, or should have, at least "
+        f"{PART_BYTES_MIN:,} bytes: off by a factor of {statistics.median(factors):.2f} on the median, at most 1.3 in "
+        f"{near:.0%}; all of them together {whole:.2f} expected / measured."
+    )
+
+
 def report(found: Sequence[Compared]) -> str:
     """The table and what it comes to."""
     ratios = ("auto / best", "chosen / best", "auto / ship-all", "chosen / ship-all")
@@ -217,6 +262,8 @@ def report(found: Sequence[Compared]) -> str:
         _summary("chosen / best other", [item.ratio("chosen", item.best) for item in found]),
         _summary("auto / ship-all", [item.ratio("auto", "ship-all") for item in found]),
         _summary("chosen / ship-all", [item.ratio("chosen", "ship-all") for item in found]),
+        "",
+        _parts_text([part for item in found for part in item.parts]),
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
