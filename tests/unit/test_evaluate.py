@@ -277,7 +277,7 @@ def grown(levels: int) -> tuple[Sql, ...]:
     return tuple(kinds.values())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.one_of(*grown(1), *grown(3)), ROWS)
 def test_vectorised_and_row_wise_agree(sql: str, rows: pa.RecordBatch) -> None:
     expr = bound_or_untyped(sql)

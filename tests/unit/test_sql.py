@@ -572,7 +572,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from([QUERY, RICH]),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 2), st.sampled_from(WORDS)), max_size=6),
