@@ -70,7 +70,7 @@ def test_any_two_streams_are_joined_exactly(scenario: Scenario) -> None:
     check(scenario)
 
 
-@settings(max_examples=45, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False), st.integers(0, 2**32))
 def test_any_queries_by_any_plans_give_what_the_oracle_says(choices: random.Random, seed: int) -> None:
     """Every choice of the scenario is one of hypothesis, which tries extremes and makes a failure small."""
