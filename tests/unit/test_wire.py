@@ -89,7 +89,8 @@ def streams(draw: st.DrawFn) -> StreamInfo:
 
 
 steps = st.builds(Step, texts, st.sampled_from(Algorithm))
-sequences = st.builds(Sequence, texts, st.lists(steps, max_size=3).map(tuple))
+starts = st.none() | texts.filter(bool)
+sequences = st.builds(Sequence, texts, st.lists(steps, max_size=3).map(tuple), starts)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(
         Prepare,
