@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt Makefile
 	  { echo "narrows requires Python 3.11 or newer; got $$($(PYTHON) --version). Set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing pinned dependencies into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,spark]'
 	@touch $@
 
 demo: setup

@@ -29,6 +29,8 @@ from planner.model import TimeUnit
 
 T = TypeVar("T")
 
+SPARK, NATIVE = "spark", "native"
+PARTITIONS_MAX = 1024
 DAY_MS = 86_400_000
 TAU_MAX_MS = DAY_MS
 # In nanoseconds, the finest unit, this still stays below the 2**62 that event times stay below.
@@ -115,6 +117,16 @@ class StreamConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkConfig:
+    """How a site's Spark is started: its master, and any option of Spark, as text."""
+
+    master: str = "local[2]"
+    #: Parts into which windows are cut by key; None: as many as Spark has cores.
+    partitions: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SiteConfig:
     """One site; ``address`` is what the others dial, ``listen`` what its daemon binds."""
 
@@ -122,6 +134,8 @@ class SiteConfig:
     listen: str
     address: str
     streams: tuple[StreamConfig, ...]
+    engine: str = SPARK
+    spark: SparkConfig = field(default_factory=SparkConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +145,6 @@ class ClusterConfig:
     path: Path
     name: str
     tau_ms: int
-    engine: str
     late_dir: Path
     sites: tuple[SiteConfig, ...]
     #: What is declared of links, each direction on its own.
@@ -239,10 +252,14 @@ def _choice(choices: dict[str, T]) -> Callable[[str], T]:
     return parse
 
 
-def _engine(text: str) -> str:
-    if text == "spark":
-        raise _RefusedError('"native"', '"spark", which is not built yet')
-    return _choice({"native": "native"})(text)
+_engine = _choice({SPARK: SPARK, NATIVE: NATIVE})
+_MASTER = re.compile(r"local|local\[(\*|[1-9][0-9]*)(,[1-9][0-9]*)?\]|(spark|k8s)://\S+|yarn")
+
+
+def _master(text: str) -> str:
+    if _MASTER.fullmatch(text) is None:
+        raise _RefusedError('a master of Spark such as "local[2]", "spark://host:7077" or "k8s://..."', shown(text))
+    return text
 
 
 def _non_empty(what: str) -> Callable[[str], str]:
@@ -352,6 +369,26 @@ class _Table:
             return None
         return float(value)
 
+    def whole(self, name: str, most: int) -> int | None:
+        """A whole number from 1 on; None when the key is not there."""
+        if name not in self._values:
+            return None
+        value = self._values[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            self.note(name, f"a whole number from 1 to {most}", shown(value))
+            return None
+        return value
+
+    def scalar(self, name: str, what: str) -> str | None:
+        """A value that is no table or array, as text the way Spark writes it."""
+        value = self._values[name]
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str | int | float):
+            return str(value)
+        self.note(name, what, shown(value))
+        return None
+
     def names(self) -> list[str]:
         """The keys of this table, in the order of the file."""
         return list(self._values)
@@ -416,12 +453,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _cluster(table: _Table, path: Path) -> ClusterConfig:
     table.only("cluster", "tau", "engine", "late_dir", "site", "link")
     base = path.parent.absolute()
-    sites = tuple(_site(name, site, base) for name, site in table.tables("site"))
+    engine = table.text("engine", '"spark" or "native"', _engine, SPARK)
+    sites = tuple(_site(name, site, base, engine) for name, site in table.tables("site"))
     config = ClusterConfig(
         path=path,
         name=table.text("cluster", "a name in quotes", _matching(_CLUSTER_NAME), "narrows"),
         tau_ms=table.text("tau", 'a duration such as "100ms"', _tau, 1, required=True),
-        engine=table.text("engine", '"native"', _engine, "native"),
         late_dir=base / table.text("late_dir", "a directory", _non_empty("a directory"), "late"),
         sites=sites,
         links=_links(table.table("link"), [site.name for site in sites]),
@@ -441,13 +478,33 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _site(name: str, table: _Table, base: Path) -> SiteConfig:
+def _site(name: str, table: _Table, base: Path, engine: str) -> SiteConfig:
     table.check_name(_matching(_SITE_NAME))
-    table.only("listen", "address", "stream")
+    table.only("listen", "address", "stream", "engine", "spark")
     listen = table.text("listen", '"host:port"', _endpoint, "", required=True)
     address = table.text("address", '"host:port"', _endpoint, "" if table.has("address") else listen)
     streams = tuple(_stream(child, name, stream, base) for child, stream in table.tables("stream"))
-    return SiteConfig(name, listen, address, streams)
+    engine = table.text("engine", '"spark" or "native"', _engine, engine)
+    return SiteConfig(name, listen, address, streams, engine, _spark(table.table("spark")))
+
+
+def _spark(table: _Table) -> SparkConfig:
+    """``master``, ``partitions``, and options of Spark under their full names, in quotes."""
+    options = []
+    for name in table.names():
+        if name in ("master", "partitions"):
+            continue
+        if not name.startswith("spark."):
+            table.note(
+                name, 'master, partitions, or an option of Spark in quotes such as "spark.executor.memory"', shown(name)
+            )
+        elif (value := table.scalar(name, "text, a number, true or false")) is not None:
+            options.append((name, value))
+    return SparkConfig(
+        table.text("master", 'a master of Spark such as "local[2]"', _master, "local[2]"),
+        table.whole("partitions", PARTITIONS_MAX),
+        tuple(options),
+    )
 
 
 def _stream(name: str, site: str, table: _Table, base: Path) -> StreamConfig:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import grpc
 
-from node.config import ClusterConfig
+from node.config import SPARK, ClusterConfig, SiteConfig
+from node.core.engine import SiteEngine
 from node.core.limits import Limits
 from node.engine.native import NativeEngine
 from node.io.clock import Clock
@@ -27,6 +28,8 @@ from node.io.runner import Runner
 from node.io.transport import CONNECT_METHOD, SERVER_OPTIONS, Transport
 from node.stack import Stack
 from planner.errors import NarrowsError
+from spark_jobs.engine import SparkEngine
+from spark_jobs.process import SparkProcess, SparkSettings
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +63,8 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
 
     runner = Runner(stack, Clock(), queries, late)
     transport = Transport(site, peers, runner.put)
-    engine = NativeEngine()
+    spark = await _start_spark(here, folder)
+    engine = _engine(here, spark, folder)
     engine_thread = EngineThread(engine, runner.put_from_thread)
     runner.connect(transport, engine_thread, replays)
     desk = PlanDesk(runner, config)
@@ -87,10 +91,29 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
         await transport.stop()
         await server.stop(STOP_GRACE_S)
         engine_thread.stop()
+        if spark is not None:
+            spark.stop()
         late.close()
         queries.close()
         for replay in replays.values():
             replay.close()
+
+
+async def _start_spark(here: SiteConfig, folder: Path) -> SparkProcess | None:
+    """The site's Spark, if it needs one. Nothing is listened to before: a query would begin late."""
+    if here.engine != SPARK:
+        return None
+    process = SparkProcess(SparkSettings(here.name, here.spark.master, here.spark.options), folder)
+    await asyncio.get_running_loop().run_in_executor(None, process.start)
+    return process
+
+
+def _engine(here: SiteConfig, spark: SparkProcess | None, folder: Path) -> SiteEngine:
+    if here.engine != SPARK:
+        return NativeEngine()
+    assert spark is not None
+    host = None if spark.settings.is_local else dict(here.spark.options).get("spark.driver.host", "127.0.0.1")
+    return SparkEngine(spark, folder, host, here.spark.partitions or spark.parallelism)
 
 
 def _server(transport: Transport, control: Control) -> grpc.aio.Server:

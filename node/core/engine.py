@@ -113,11 +113,31 @@ Op = OpenWindow | Append | Expire | CloseWindow | Probe | Find
 Question = Probe | Find
 
 
+#: What became of a group of operations: its answers, or why there are none.
+Outcome = list[pa.RecordBatch] | Exception
+
+
 class Engine(Protocol):
     """Runs a site's local joins."""
 
     def run(self, ops: Sequence[Op]) -> list[pa.RecordBatch]:
         """Perform the operations in order; the answers of the probes and finds among them, in order."""
+        ...
+
+
+class SiteEngine(Engine, Protocol):
+    """What a daemon wants of an engine besides: operations of several queries at once, and figures."""
+
+    def run_all(self, groups: Sequence[Sequence[Op]]) -> list[Outcome]:
+        """Perform groups of operations in order; what fails in one is that group's alone."""
+        ...
+
+    def rows(self, window: str) -> int:
+        """Live rows of a window; ValueError if it is not open."""
+        ...
+
+    def nbytes(self, window: str) -> int:
+        """Bytes that a window takes; ValueError if it is not open."""
         ...
 
 

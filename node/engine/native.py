@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from node.core import payload
-from node.core.engine import Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe
+from node.core.engine import Append, CloseWindow, Expire, Find, Op, OpenWindow, Outcome, Probe
 from node.core.evaluate import holds
 from node.core.hashing import scramble
 from node.core.keycodes import Finish
@@ -43,6 +43,16 @@ class NativeEngine:
             else:
                 self._change(first)
         return answers
+
+    def run_all(self, groups: Sequence[Sequence[Op]]) -> list[Outcome]:
+        """Perform groups of operations in order; what fails in one is that group's alone."""
+        outcomes: list[Outcome] = []
+        for ops in groups:
+            try:
+                outcomes.append(self.run(ops))
+            except Exception as error:
+                outcomes.append(error)
+        return outcomes
 
     def rows(self, window: str) -> int:
         """Live rows of a window: not expired, and without a null in a key."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from node.core.effects import RunOp
-from node.core.engine import CloseWindow, Engine, Question
+from node.core.engine import CloseWindow, Question, SiteEngine
 from node.core.events import EngineFailed, Event, ProbeFinished
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class EngineThread:
     """Runs an engine in a thread of its own."""
 
-    def __init__(self, engine: Engine, deliver: Callable[[list[Event]], None]) -> None:
+    def __init__(self, engine: SiteEngine, deliver: Callable[[list[Event]], None]) -> None:
         self._engine = engine
         self._deliver = deliver
         self._queue: queue.SimpleQueue[RunOp | None] = queue.SimpleQueue()
@@ -45,9 +45,7 @@ class EngineThread:
         while True:
             taken, over = self._take()
             began = time.thread_time()
-            events: list[Event] = []
-            for query_id, effects in taken:
-                events += self._run(query_id, effects)
+            events = self._run(taken)
             self.busy_seconds += time.thread_time() - began
             if events:
                 self._deliver(events)
@@ -71,15 +69,29 @@ class EngineThread:
                 return taken, False
         return taken, True
 
-    def _run(self, query_id: str, effects: list[RunOp]) -> list[Event]:
-        if query_id in self._failed:
-            # Its windows are in an unknown state; closing them is all that is still wanted.
-            effects = [effect for effect in effects if isinstance(effect.op, CloseWindow)]
+    def _run(self, taken: list[tuple[str, list[RunOp]]]) -> list[Event]:
+        # Of a query that failed, windows are in an unknown state; closing them is all that is still wanted.
+        wanted = [
+            (query_id, [effect for effect in effects if query_id not in self._failed or _closes(effect)])
+            for query_id, effects in taken
+        ]
         try:
-            answers = self._engine.run([effect.op for effect in effects])
-        except Exception as error:  # whatever an engine raises must end one query, not the daemon
-            log.exception("engine failed on query %s", query_id)
-            self._failed[query_id] = str(error)
-            return [EngineFailed(query_id, f"the engine failed: {error}")]
-        questions = [effect.op_id for effect in effects if isinstance(effect.op, Question)]
-        return [ProbeFinished(op_id, rows) for op_id, rows in zip(questions, answers, strict=True)]
+            outcomes = self._engine.run_all([[effect.op for effect in effects] for _, effects in wanted])
+        except Exception as error:  # the engine itself is in trouble: nobody gets an answer
+            outcomes = [error] * len(wanted)
+        events: list[Event] = []
+        for (query_id, effects), outcome in zip(wanted, outcomes, strict=True):
+            if query_id in self._failed:
+                continue
+            if isinstance(outcome, Exception):
+                log.error("engine failed on query %s", query_id, exc_info=outcome)
+                self._failed[query_id] = str(outcome)
+                events.append(EngineFailed(query_id, f"the engine failed: {outcome}"))
+                continue
+            questions = [effect.op_id for effect in effects if isinstance(effect.op, Question)]
+            events += [ProbeFinished(op_id, rows) for op_id, rows in zip(questions, outcome, strict=True)]
+        return events
+
+
+def _closes(effect: RunOp) -> bool:
+    return isinstance(effect.op, CloseWindow)

@@ -489,7 +489,7 @@ def test_a_full_disk_under_the_result_rows_fails_the_query_and_not_the_daemon(
 def test_every_wrong_key_of_the_cluster_file_is_named_with_what_was_required(tmp_path: Path) -> None:
     config = tmp_path / "cluster.toml"
     config.write_text(
-        'tau = "fast"\nengine = "spark"\nspeed = 3\n'
+        'tau = "fast"\nengine = "flink"\nspeed = 3\n'
         '[site.alpha]\nlisten = "nowhere"\n[site.alpha.stream.left]\npath = "left.txt"\nunit = "h"\n'
     )
     keys = ("tau", "engine", "speed", "site.alpha.listen", "left.path", "left.ts", "left.unit")

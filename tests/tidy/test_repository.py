@@ -10,7 +10,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["node", "planner", "cli"]
+PACKAGES = ["node", "planner", "spark_jobs", "cli"]
 
 
 def test_generated_code_is_current(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
 
 def test_every_module_of_the_system_is_used() -> None:
     """A module that nobody imports is dead, but for those that are started."""
-    started = {"cli.main", "node.daemon"}
+    started = {"cli.main", "node.daemon", "spark_jobs.child"}
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     imported = {name for path in [*files, *sorted((ROOT / "tests").rglob("*.py"))] for name in _imported(path)}
     for path in files:

@@ -60,7 +60,8 @@ def stream(body: str, name: str = "orders") -> str:
 
 def test_every_key_of_a_full_file_is_read(tmp_path: Path) -> None:
     config = load_cluster(write(tmp_path, GOOD))
-    assert (config.name, config.tau_ms, config.engine) == ("demo", 100, "native")
+    assert (config.name, config.tau_ms) == ("demo", 100)
+    assert [site.engine for site in config.sites] == ["native", "native"]
     assert config.late_dir == tmp_path / "behind"
     frankfurt, paris = config.sites
     assert (frankfurt.listen, frankfurt.address) == ("127.0.0.1:7701", "vpn-host:7701")
@@ -78,7 +79,8 @@ def test_every_key_of_a_full_file_is_read(tmp_path: Path) -> None:
 
 def test_optional_keys_have_their_defaults(tmp_path: Path) -> None:
     config = load_cluster(write(tmp_path, stream('path = "x.csv"\nts = "t"')))
-    assert (config.name, config.engine, config.late_dir) == ("narrows", "native", tmp_path / "late")
+    assert (config.name, config.late_dir) == ("narrows", tmp_path / "late")
+    assert config.sites[0].engine == "spark"
     (found,) = config.sites[0].streams
     assert found.unit is None
     assert found.lateness_ms == 0
@@ -184,9 +186,8 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         ('tau = "1s"\nsite = 3', "site: required tables [site.NAME]; got 3"),
         ('tau = "1s"\n[[site]]\nlisten="h:1"', "site: required tables [site.NAME]; got an array"),
         ('tau = "1s"\nsite.a = true', "site.a: required a table; got true"),
-        (f'engine = "spark"\n{MINIMAL}', 'engine: required "native"; got "spark", which is not built yet'),
-        (f'engine = "flink"\n{MINIMAL}', 'engine: required "native"; got "flink"'),
-        (f"engine = []\n{MINIMAL}", 'engine: required "native"; got an array'),
+        (f'engine = "flink"\n{MINIMAL}', 'engine: required one of "native", "spark"; got "flink"'),
+        (f"engine = []\n{MINIMAL}", 'engine: required "spark" or "native"; got an array'),
         (f'cluster = "Ä"\n{MINIMAL}', 'cluster: required a name that matches [a-z0-9_-]{1,64}; got "Ä"'),
         (f"cluster = 1\n{MINIMAL}", "cluster: required a name in quotes; got 1"),
         (f'late_dir = ""\n{MINIMAL}', 'late_dir: required a directory; got ""'),
@@ -207,7 +208,7 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (
             f"{MINIMAL}lisen = 1",
             (
-                'site.a.lisen: required one of "address", "listen", "stream" '
+                'site.a.lisen: required one of "address", "engine", "listen", "spark", "stream" '
                 '(did you mean "listen"?); got the unknown key "lisen"'
             ),
         ),

@@ -1,0 +1,1 @@
+"""Spark at a site: its engine, its sources, its sink."""
