@@ -203,3 +203,20 @@ CASES = {
         every_type,
     )
 }
+
+
+def steady(seconds: int, rows_per_second: int = 200, suffix: str = "", noise_bytes: int = 0) -> Join:
+    """Two streams that go on for a while and match all the time; ``noise_bytes`` of each tuple do not compress."""
+    random = np.random.default_rng(21)
+
+    def side(name: str, site: str) -> Stream:
+        rows = seconds * rows_per_second
+        ts = np.sort(random.integers(0, seconds * 1_000, rows))
+        pad = pa.array([f"{name} {number:06d}" * 4 + random.bytes(noise_bytes).hex() for number in range(rows)])
+        return Stream(name + suffix, table(ts.tolist(), random.integers(0, 50, rows), pad=pad), site)
+
+    columns = [("l", "seq", "a"), ("r", "seq", "b"), ("l", "pad", "pad")]
+    columns += [("r", "pad", "noise")] if noise_bytes else []
+    return Join(
+        side("left", "alpha"), side("right", "beta"), windows=("300 MILLISECONDS", "200 MILLISECONDS"), select=columns
+    )

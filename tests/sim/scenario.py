@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from netsim.profiles import Wan
 from node.core.limits import Limits
 from tests.sim.queries import ALGORITHMS, QuerySpec, Window, two_way_query
 
@@ -105,6 +106,8 @@ class Scenario:
     limits: Limits = field(default_factory=Limits)
     #: Event time runs with the virtual clock: a tuple is there when its time has come, not before.
     live: bool = False
+    #: What links are like instead of delays up to ``delay_us_max``.
+    wan: Wan | None = None
 
     def data(self, stream: str) -> StreamData:
         """The stream of that name."""

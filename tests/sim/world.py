@@ -164,6 +164,9 @@ class World:
         self._connections: dict[tuple[str, str], int] = {}
         self._connection_count = 0
         self._arrival_us: dict[tuple[int, str], int] = {}
+        #: When each direction of a link is free to send more, where links have a pace; and what it carried.
+        self._free_us: dict[tuple[str, str], int] = {}
+        self.nbytes: dict[tuple[str, str], int] = {}
         self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
         self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
@@ -388,10 +391,23 @@ class World:
             return
         # One connection keeps its order: nothing arrives before what was sent earlier.
         key = (frame.connection, site)
-        arrival = max(self.now_us + self._delay(), self._arrival_us.get(key, 0))
+        arrival = max(self._passed_us(site, frame), self._arrival_us.get(key, 0))
         self._arrival_us[key] = arrival
         frame = self._damaged(frame)
         self._at(arrival - self.now_us, lambda: self._arrive(pair, site, frame))
+
+    def _passed_us(self, site: str, frame: SendFrame) -> int:
+        """When a frame is through: sent when those before it are, at the pace of the link, then under way."""
+        way = site, frame.peer
+        self.nbytes[way] = self.nbytes.get(way, 0) + len(frame.data)
+        if self.scenario.wan is None:
+            return self.now_us + self._delay()
+        shape = self.scenario.wan.shape(*way)
+        sent = max(self.now_us, self._free_us.get(way, 0))
+        if shape.bytes_per_s is not None:
+            sent += round(len(frame.data) / shape.bytes_per_s * 1e6)
+        self._free_us[way] = sent
+        return sent + 1_000 * (shape.latency_ms + self._rng.randint(-shape.jitter_ms, shape.jitter_ms))
 
     def _damaged(self, frame: SendFrame) -> SendFrame:
         if self._rng.randrange(1000) >= self.scenario.damaged_per_mille:

@@ -1,0 +1,1 @@
+"""A wide area network between sites of one machine."""
