@@ -8,14 +8,17 @@ import resource
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict
 from typing import TypeVar
 
 import grpc
 from google.protobuf.message import Message as ProtoMessage
 
+from node.core.engine import SiteEngine
 from node.core.events import DropRequested, QueryIssued
 from node.core.link import LinkState
-from node.engine.native import NativeEngine
+from node.io.delivery import Delivery
+from node.io.engine_report import EngineReport
 from node.io.engine_thread import EngineThread
 from node.io.explained import explained
 from node.io.plan_desk import PlanDesk
@@ -43,10 +46,11 @@ class Control:
         runner: Runner,
         transport: Transport,
         engine_thread: EngineThread,
-        engine: NativeEngine,
+        engine: SiteEngine,
         queries: Queries,
         desk: PlanDesk,
         stop: Callable[[], None],
+        engine_report: Callable[[], EngineReport] = EngineReport,
     ) -> None:
         self._runner = runner
         self._transport = transport
@@ -55,6 +59,8 @@ class Control:
         self._queries = queries
         self._desk = desk
         self._stop = stop
+        self._engine_report = engine_report
+        self._delivery = Delivery(self._find, queries, lambda stored: runner.put(list(stored)))
         self._began = time.monotonic()
         self._samples: deque[tuple[float, dict[str, int]]] = deque()
 
@@ -64,6 +70,8 @@ class Control:
             "Issue": (self._issue, pb.IssueRequest),  # type: ignore[dict-item]
             "Explain": (self._explain, pb.ExplainRequest),  # type: ignore[dict-item]
             "Queries": (self._list, pb.Empty),  # type: ignore[dict-item]
+            "Extent": (self._delivery.extent, pb.ExtentRequest),  # type: ignore[dict-item]
+            "Take": (self._delivery.take, pb.TakeRequest),  # type: ignore[dict-item]
             "Drop": (self._drop, pb.DropRequest),  # type: ignore[dict-item]
             "Status": (self._status, pb.Empty),  # type: ignore[dict-item]
             "Stop": (self._stop_daemon, pb.Empty),  # type: ignore[dict-item]
@@ -81,6 +89,11 @@ class Control:
             request_deserializer=pb.FollowRequest.FromString,
             response_serializer=lambda reply: reply.SerializeToString(),
         )
+        methods["Rows"] = grpc.unary_stream_rpc_method_handler(
+            self._delivery.rows,
+            request_deserializer=pb.RowsRequest.FromString,
+            response_serializer=lambda reply: reply.SerializeToString(),
+        )
         return grpc.method_handlers_generic_handler(_SERVICE, methods)
 
     # -- queries ------------------------------------------------------------------------------
@@ -91,7 +104,7 @@ class Control:
         except NarrowsError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}{self._unreachable()}")
         plan = planned.plan
-        issued = self._queries.new(planned)
+        issued = self._queries.new(planned, keep=request.keep)
         self._runner.put([QueryIssued(issued.query_id, plan)])
         return pb.IssueReply(
             query_id=issued.query_id,
@@ -209,16 +222,16 @@ class Control:
         query.wake()
 
     async def _rows_of(self, query: IssuedQuery, leaving: asyncio.Event) -> AsyncIterator[pb.FollowReply]:
-        number = query.spool.first
-        query.unsent_bytes = query.spool.nbytes
+        begin = query.spool.taken
+        number = query.spool.taken_chunk
+        query.sent_bytes = query.spool.position(number)
         told_at = 0.0
         while not leaving.is_set():
             changed, ended = query.changed, query.state.ended
             while number < query.spool.end and not leaving.is_set():
-                rows = query.spool.read(number)
-                yield pb.FollowReply(number=number, rows=rows)
+                yield pb.FollowReply(number=number, rows=query.spool.read(number, begin))
                 number += 1
-                query.unsent_bytes -= len(rows)
+                query.sent_before(number)
                 self._runner.put(list(self._queries.confirm(query)))
             if ended:
                 yield pb.FollowReply(number=number, info=self._info(query))
@@ -248,6 +261,7 @@ class Control:
             rss_bytes=usage.ru_maxrss * 1024,
             uptime_seconds=time.monotonic() - self._began,
             ignored=dict(self._runner.ignored),
+            engine=pb.EngineStatus(**asdict(self._engine_report())),
         )
         reply.streams.extend(self._stream_rows())
         reply.links.extend(self._link_rows())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,12 +31,22 @@ class IssuedQuery:
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     unconfirmed: list[RowsStored] = field(default_factory=list)
-    #: Stored and not yet sent to the present follower.
-    unsent_bytes: int = 0
+    #: Of the bytes that were ever stored, those that the present follower was sent or any client has taken.
+    sent_bytes: int = 0
+    #: Ids are used again when the daemon is restarted; whoever remembers a row's number must not meet another query.
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
     def plan(self) -> Plan:
         return self.planned.plan
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self.spool.written - self.sent_bytes
+
+    def sent_before(self, chunk: int) -> None:
+        """Chunks before this number are out of the daemon's hands."""
+        self.sent_bytes = max(self.sent_bytes, self.spool.position(chunk))
 
     def wake(self) -> None:
         """Tell whoever waits for this query that something changed."""
@@ -52,10 +63,11 @@ class Queries:
         self._count = 0
         self.by_id: dict[str, IssuedQuery] = {}
 
-    def new(self, planned: Planned) -> IssuedQuery:
+    def new(self, planned: Planned, keep: bool = False) -> IssuedQuery:
+        """A query whose rows are forgotten when they are taken; or, to ``keep``, not before it is dropped."""
         self._count += 1
         query_id = f"{self._site}-{self._count}"
-        query = IssuedQuery(query_id, planned, Spool(self._folder / query_id))
+        query = IssuedQuery(query_id, planned, Spool(self._folder / query_id, keep))
         self.by_id[query_id] = query
         return query
 
@@ -65,9 +77,7 @@ class Queries:
         query = self.by_id.get(effect.query_id)
         if query is None or query.state.ended:
             return []
-        before = query.spool.nbytes
         query.spool.append(effect.rows)
-        query.unsent_bytes += query.spool.nbytes - before
         query.latency.add(now_us - effect.sealed_at_us, effect.rows.num_rows)
         query.wake()
         query.unconfirmed.append(stored)

@@ -11,7 +11,7 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class IssueRequest(_message.Message):
-    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained")
+    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained", "keep")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class IssueRequest(_message.Message):
     SEARCH_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     EXPLAINED_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
     text: str
     algorithm: str
     policy: str
@@ -28,7 +29,8 @@ class IssueRequest(_message.Message):
     search: str
     cost: str
     explained: bool
-    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ...) -> None: ...
+    keep: bool
+    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ..., keep: _Optional[bool] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ("query", "query_id", "measured")
@@ -86,6 +88,66 @@ class FollowReply(_message.Message):
     schema: bytes
     def __init__(self, number: _Optional[int] = ..., rows: _Optional[bytes] = ..., info: _Optional[_Union[QueryInfo, _Mapping]] = ..., schema: _Optional[bytes] = ...) -> None: ...
 
+class ExtentRequest(_message.Message):
+    __slots__ = ("query_id", "past", "wait_ms")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    past: int
+    wait_ms: int
+    def __init__(self, query_id: _Optional[str] = ..., past: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class ExtentReply(_message.Message):
+    __slots__ = ("run", "state", "reason", "first", "end", "nbytes", "schema")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    NBYTES_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    state: str
+    reason: str
+    first: int
+    end: int
+    nbytes: int
+    schema: bytes
+    def __init__(self, run: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., nbytes: _Optional[int] = ..., schema: _Optional[bytes] = ...) -> None: ...
+
+class RowsRequest(_message.Message):
+    __slots__ = ("query_id", "run", "first", "end", "columns")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    run: str
+    first: int
+    end: int
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, query_id: _Optional[str] = ..., run: _Optional[str] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RowsReply(_message.Message):
+    __slots__ = ("rows", "schema")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    rows: bytes
+    schema: bytes
+    def __init__(self, rows: _Optional[bytes] = ..., schema: _Optional[bytes] = ...) -> None: ...
+
+class TakeRequest(_message.Message):
+    __slots__ = ("query_id", "run", "before")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    run: str
+    before: int
+    def __init__(self, query_id: _Optional[str] = ..., run: _Optional[str] = ..., before: _Optional[int] = ...) -> None: ...
+
 class QueryInfo(_message.Message):
     __slots__ = ("query_id", "text", "state", "reason", "rows", "plan_text", "heads", "followed", "latency_us_buckets", "latency_rows", "home")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -133,7 +195,7 @@ class DropRequest(_message.Message):
     def __init__(self, query_id: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "replicas", "probes", "steps", "traffic", "queries")
+    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "replicas", "probes", "steps", "traffic", "queries", "engine")
     class IgnoredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +219,7 @@ class StatusReply(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     TRAFFIC_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     site: str
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
@@ -173,7 +236,28 @@ class StatusReply(_message.Message):
     steps: _containers.RepeatedCompositeFieldContainer[StepStatus]
     traffic: _containers.RepeatedCompositeFieldContainer[TrafficStatus]
     queries: _containers.RepeatedCompositeFieldContainer[QueryBrief]
-    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ...) -> None: ...
+    engine: EngineStatus
+    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ...) -> None: ...
+
+class EngineStatus(_message.Message):
+    __slots__ = ("name", "master", "version", "jobs", "job_ms_median", "job_ms_last", "rebuilt", "restarts")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MASTER_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    JOB_MS_MEDIAN_FIELD_NUMBER: _ClassVar[int]
+    JOB_MS_LAST_FIELD_NUMBER: _ClassVar[int]
+    REBUILT_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    master: str
+    version: str
+    jobs: int
+    job_ms_median: float
+    job_ms_last: float
+    rebuilt: int
+    restarts: int
+    def __init__(self, name: _Optional[str] = ..., master: _Optional[str] = ..., version: _Optional[str] = ..., jobs: _Optional[int] = ..., job_ms_median: _Optional[float] = ..., job_ms_last: _Optional[float] = ..., rebuilt: _Optional[int] = ..., restarts: _Optional[int] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
     __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "retained_rows", "retained_bytes")

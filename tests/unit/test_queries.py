@@ -27,7 +27,7 @@ def test_storing_is_confirmed_only_while_the_follower_is_near(tmp_path: Path, mo
     assert queries.store(first, 0) == [RowsStored(query.query_id, "a", Span(1, 2))]
     assert queries.store(second, 0) == []
     assert queries.confirm(query) == []
-    query.unsent_bytes -= one  # the follower was sent a chunk
+    query.sent_before(1)  # the follower was sent a chunk
     assert queries.confirm(query) == [RowsStored(query.query_id, "a", Span(2, 3))]
     assert queries.confirm(query) == []
     assert query.spool.rows == 200

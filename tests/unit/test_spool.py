@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from node.io import spool as spool_module
-from node.io.spool import CHUNK_BYTES_MAX, Spool
+from node.io.spool import CHUNK_BYTES_MAX, RowsForgottenError, Spool, read_pieces
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -186,3 +186,112 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         Spool(tmp_path / "file" / "q1")
+
+
+# -- rows by number ---------------------------------------------------------------------------
+
+
+def between(spool: Spool, first: int, end: int) -> list[int]:
+    rows = read_pieces(spool.pieces(first, end, CHUNK_BYTES_MAX))
+    return [n for batch in rows for n in batch.column("n").to_pylist()]
+
+
+@pytest.fixture
+def ten(tmp_path: Path) -> Spool:
+    """Rows 0 to 9 in chunks of 3, 1, 4 and 2."""
+    spool = Spool(tmp_path)
+    for first, count in ((0, 3), (3, 1), (4, 4), (8, 2)):
+        spool.append(rows_of(first, count))
+    return spool
+
+
+def test_any_rows_can_be_read_by_number_whatever_the_chunks_are(ten: Spool) -> None:
+    for first in range(11):
+        for end in range(first, 11):
+            assert between(ten, first, end) == list(range(first, end))
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 11), (11, 11), (5, 4), (-1, 3)])
+def test_rows_that_are_not_there_yet_are_refused(ten: Spool, first: int, end: int) -> None:
+    with pytest.raises(ValueError, match="required rows within 0 to 10"):
+        ten.pieces(first, end, CHUNK_BYTES_MAX)
+
+
+def test_rows_are_taken_one_by_one_and_space_chunk_by_chunk(ten: Spool) -> None:
+    for taken in range(11):
+        ten.take(taken)
+        assert (ten.first_row, ten.rows, ten.end) == (taken, 10, 4)
+        assert between(ten, taken, 10) == list(range(taken, 10))
+        assert ten.first == {0: 0, 1: 0, 2: 0, 3: 1}.get(taken, 2 if taken < 8 else 4 if taken == 10 else 3)
+        if taken:
+            with pytest.raises(RowsForgottenError, match=f"rows 0 to {taken - 1} were taken"):
+                ten.pieces(0, 10, CHUNK_BYTES_MAX)
+    assert ten.nbytes == 0
+
+
+def test_taking_again_or_less_changes_nothing_and_more_than_there_is_takes_all(ten: Spool) -> None:
+    ten.take(5)
+    ten.take(2)
+    assert ten.first_row == 5
+    ten.take(99)
+    assert (ten.first_row, ten.rows) == (10, 10)
+    ten.append(rows_of(10, 2))
+    assert between(ten, 10, 12) == [10, 11]
+
+
+def test_a_follower_after_rows_were_taken_in_the_middle_of_a_chunk_gets_the_rest_of_it(ten: Spool) -> None:
+    ten.take(6)
+    assert ten.taken_chunk == 2
+    rest = pa.ipc.read_record_batch(pa.py_buffer(ten.read(2, ten.taken)), SCHEMA)
+    assert rest.column("n").to_pylist() == [6, 7]
+    assert numbers(ten, 3) == [8, 9]
+
+
+def test_a_chunk_that_is_forgotten_is_an_error_and_not_another_chunk(ten: Spool) -> None:
+    ten.forget_before(2)
+    for number in (1, 4):
+        with pytest.raises(RowsForgottenError, match=f"required chunk 2 to 3, got {number}"):
+            ten.read(number)
+
+
+def test_a_piece_that_is_forgotten_before_it_is_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "SEGMENT_BYTES_MAX", 1)
+    spool = Spool(tmp_path)
+    for first in (0, 1, 2):
+        spool.append(rows_of(first, 1))
+    pieces = spool.pieces(0, 3, CHUNK_BYTES_MAX)
+    spool.take(2)
+    assert len(read_pieces(pieces[2:])) == 1
+    with pytest.raises(RowsForgottenError, match="rows 0 to 0 were taken meanwhile"):
+        read_pieces(pieces)
+
+
+def test_pieces_are_given_out_up_to_a_size_but_never_none(ten: Spool) -> None:
+    chunk = ten.nbytes // 4
+    assert [piece.end_row for piece in ten.pieces(1, 10, 1)] == [3]
+    assert [piece.end_row for piece in ten.pieces(0, 10, 2 * chunk + 100)] == [3, 4]
+    assert [piece.end_row for piece in ten.pieces(0, 10, 5 * chunk)] == [3, 4, 8, 10]
+
+
+def test_a_spool_that_keeps_only_notes_what_is_taken(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, keep=True)
+    for first, count in ((0, 3), (3, 1), (4, 4)):
+        spool.append(rows_of(first, count))
+    before = spool.nbytes
+    spool.forget_before(1)
+    spool.take(5)
+    assert (spool.first_row, spool.taken, spool.taken_chunk, spool.first, spool.nbytes) == (0, 5, 2, 0, before)
+    assert between(spool, 0, 8) == list(range(8))
+    spool.close()
+    assert files(tmp_path) == []
+
+
+def test_numbers_stay_right_and_memory_flat_over_many_chunks(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    for number in range(3_000):
+        spool.append(rows_of(2 * number, 2))
+        spool.take(max(0, 2 * number - 99))
+        assert between(spool, spool.first_row, spool.rows) == list(range(spool.first_row, spool.rows))
+    assert len(spool._chunks) < 700
+    assert spool.position(spool.end) == spool.written
+    assert spool.position(spool.first) == spool.written - spool.nbytes

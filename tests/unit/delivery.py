@@ -1,0 +1,90 @@
+"""A daemon's control service on loopback with one query, whose rows a test stores by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pyarrow as pa
+
+from node.core.effects import QueryState, StoreRows
+from node.core.ticks import Span
+from node.io.control import Control
+from node.io.planned import Planned
+from node.io.queries import Queries
+from node.io.transport import SERVER_OPTIONS
+from spark_jobs.sink_client import SinkClient
+from tests.unit.sites import Cluster
+
+PLAN = Cluster().plan("cam")
+SCHEMA = PLAN.query.output_schema()
+NAMES = tuple(SCHEMA.names)
+
+
+class Site:
+    """All of a daemon that gives rows by number."""
+
+    def __init__(self, folder: Path, keep: bool) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.events: list[Any] = []
+        self.queries = Queries("cam", folder)
+        self.query = self.queries.new(Planned(PLAN), keep)
+        runner = SimpleNamespace(
+            put=self.events.extend, stack=SimpleNamespace(site=SimpleNamespace(name="cam", homes={}))
+        )
+        nothing = cast("Any", None)
+        self._control = Control(cast("Any", runner), nothing, nothing, nothing, self.queries, nothing, lambda: None)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._serve(),))
+        self._thread.start()
+        self._ready.wait()
+        self.address = f"127.0.0.1:{self._port}"
+        self.client = SinkClient(self.address)
+
+    async def _serve(self) -> None:
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((self._control.handlers(),))
+        self._port = server.add_insecure_port("127.0.0.1:0")
+        self._ending = asyncio.Event()
+        await server.start()
+        self._ready.set()
+        await self._ending.wait()
+        await server.stop(0)
+
+    def close(self) -> None:
+        self.client.close()
+        self.do(self._ending.set)
+        self._thread.join()
+        self.loop.close()
+        self.queries.close()
+
+    def do(self, what: Callable[[], object]) -> None:
+        """On the daemon's loop, where everything happens."""
+
+        async def call() -> None:
+            what()
+
+        asyncio.run_coroutine_threadsafe(call(), self.loop).result()
+
+    def store(self, first: int, count: int) -> None:
+        effect = StoreRows(self.query.query_id, "a", Span(first, first + count), 0, rows_of(first, count))
+        self.do(lambda: self.queries.store(effect, 0))
+
+    def end(self, state: QueryState, reason: str = "") -> None:
+        self.do(lambda: self.queries.report(self.query.query_id, state, reason))
+
+    def read(self, first: int, end: int, *columns: str) -> list[int]:
+        found = self.client.rows(self.query.query_id, self.query.run, first, end, columns or NAMES)
+        return [n for rows in found for n in rows.column(columns[0] if columns else NAMES[0]).to_pylist()]
+
+
+def rows_of(first: int, count: int) -> pa.RecordBatch:
+    """Row n has n in its first column, and 1000 more in each further one."""
+    columns = [range(first + 1000 * place, first + 1000 * place + count) for place in range(len(SCHEMA))]
+    arrays = [pa.array(column, pa.int64()).cast(field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
