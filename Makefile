@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 SEEDS ?= 10000
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo test lint sim mutants bench bench-bytes bench-halves bench-planner bench-plans proto clean help
+.PHONY: setup demo test lint sim mutants bench bench-bytes bench-halves bench-planner bench-plans bench-spark proto clean help
 
 help:
-	@echo "make demo   three sites on this machine join orders with payments"
+	@echo "make demo   three sites on this machine join orders with payments, each on its Spark"
+	@echo "ENGINE=native make demo   the same without Spark, and so without Java"
 	@echo "make test   lint, types and all tests"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
 	@echo "make mutants   bugs planted in the core, and which test notices each"
@@ -17,6 +18,7 @@ help:
 	@echo "make bench-halves  processor time of a tick over the size of the window: bench/results/halves.md"
 	@echo "make bench-planner planning: greedy over exhaustive, time to plan, trees: bench/results/planner.md"
 	@echo "make bench-plans   the plan that is chosen beside forced ones, real daemons, by bytes: bench/results/plans.md"
+	@echo "make bench-spark   a tick on Spark over window and batch, its floor, Structured Streaming: bench/results/spark.md"
 	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
 
 setup: $(STAMP)
@@ -66,7 +68,13 @@ bench-planner: $(STAMP)-bench
 bench-plans: setup
 	$(BIN)/python -m bench.plans
 
+bench-spark: $(STAMP)-bench
+	$(BIN)/python -m bench.spark
+
 # Generated code is committed; a test checks that it is current.
+docs: setup
+	$(BIN)/python docs/generate.py
+
 proto: setup
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/control.proto
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 from cli.client import Client, DaemonUnreachableError
+from netsim.network import network
+from netsim.proxies import Proxies
 from node.config import ClusterConfig
 from planner.errors import NarrowsError
+from spark_jobs.java import check_java
 
 READY_S_MAX = 60.0
+#: Several JVMs that start on a busy machine take their time, and say so meanwhile.
+SPARK_READY_S_MAX = 300.0
 #: What a daemon logs once its port is its own. Until then, whoever answers there is somebody else.
 _LISTENS = "listens on"
-STOP_S_MAX = 10.0
+#: What a daemon logs about its Spark while it comes up.
+_ABOUT_SPARK = re.compile(r"\bsite \S+: (?:starting Spark|Spark )[^\n]*(?=\n)")
+STOP_S_MAX = 20.0
 BLAME_S = 1.0
 
 
@@ -24,18 +34,45 @@ class ClusterError(NarrowsError):
     """The cluster did not come up, or fell over."""
 
 
-class LocalCluster:
-    """One process per site. They end with this process, whatever happens to it."""
+def check_spark(config: ClusterConfig) -> None:
+    """Whether the sites can have their Spark on this machine. Raises NoJavaError that says what is missing."""
+    for site in _on_spark(config)[:1]:  # what one lacks, all lack
+        check_java(site)
 
-    def __init__(self, config: ClusterConfig, speed: float | None) -> None:
+
+def _on_spark(config: ClusterConfig) -> list[str]:
+    return [site.name for site in config.sites if site.needs_spark]
+
+
+class LocalCluster:
+    """One process per site; ``check_spark`` comes first. They end with this process, whatever happens to it."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        speed: float | None,
+        say: Callable[[str], None] = lambda _: None,
+        engine: str | None = None,
+    ) -> None:
+        """``say`` is told how the start goes; ``engine``, if given, is what ``config`` was changed to."""
         self._config = config
         self._speed = speed
+        self._say = say
+        self._engine = engine
+        self._said: set[str] = set()
         self._logs = tempfile.TemporaryDirectory(prefix="narrows-logs-")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._network = ExitStack()
+        self._proxies: Proxies | None = None
+        #: Bytes from one site to another by the count of the emulated network, once the daemons have stopped.
+        self.proxied: dict[tuple[str, str], int] = {}
         self.clients: dict[str, Client] = {}
 
     def __enter__(self) -> LocalCluster:
         try:
+            addresses = {site.name: site.address for site in self._config.sites}
+            between = network(self._config.path, addresses, self._config.wan)
+            self._proxies = self._network.enter_context(between)
             for site in self._config.sites:
                 self._start(site.name)
                 self.clients[site.name] = Client(site.name, site.address)
@@ -53,6 +90,8 @@ class LocalCluster:
         command.append("--with-parent")
         if self._speed is not None:
             command += ["--speed", str(self._speed)]
+        if self._engine is not None:
+            command += ["--engine", self._engine]
         with self._log(site).open("wb") as log:
             # Standard input stays open as long as we live: the daemon stops when it closes.
             self._processes[site] = subprocess.Popen(
@@ -63,15 +102,26 @@ class LocalCluster:
         return Path(self._logs.name) / f"{site}.log"
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + READY_S_MAX
-        while not (self._all_listen() and self._all_linked()):
+        patience_s = SPARK_READY_S_MAX if _on_spark(self._config) else READY_S_MAX
+        deadline = time.monotonic() + patience_s
+        while self._silent() or not self._all_linked():
             self.check()
             if time.monotonic() > deadline:
-                raise ClusterError(f"the cluster requires all links up within {READY_S_MAX:.0f} s; {self._missing()}")
+                raise ClusterError(f"the cluster requires all links up within {patience_s:.0f} s; {self._missing()}")
             time.sleep(0.05)
 
-    def _all_listen(self) -> bool:
-        return all(_LISTENS in self._log(site).read_text(errors="replace") for site in self._processes)
+    def _silent(self) -> list[str]:
+        """Sites that do not listen yet. What is new about their Spark is passed on."""
+        silent = []
+        for site in self._processes:
+            text = self._log(site).read_text(errors="replace")
+            for news in _ABOUT_SPARK.findall(text):
+                if news not in self._said:
+                    self._said.add(news)
+                    self._say(news)
+            if _LISTENS not in text:
+                silent.append(site)
+        return silent
 
     def _all_linked(self) -> bool:
         try:
@@ -80,6 +130,8 @@ class LocalCluster:
             return False
 
     def _missing(self) -> str:
+        if silent := self._silent():
+            return f"{', '.join(silent)} did not come up"
         troubles = [
             f"{client.site}-{link.peer} is {link.state} ({link.trouble})"
             for client in self.clients.values()
@@ -120,6 +172,10 @@ class LocalCluster:
                 process.wait()
         self._processes.clear()
         self._logs.cleanup()
+        if self._proxies is not None:
+            # A proxy counts a connection when it has ended.
+            self.proxied = self._proxies.counters()
+        self._network.close()
 
 
 def _gist(said: list[str]) -> str:

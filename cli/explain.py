@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cli.client import Client, DaemonRefusedError, DaemonUnreachableError
 from cli.cluster import LocalCluster
+from cli.engine_option import with_engine
 from cli.follow import follow
 from cli.output import OutputError, OutputNameError, check_file
 from cli.run import check_request
@@ -37,6 +38,8 @@ class Explaining:
     json: bool
     picture: Path | None
     speed: float | None
+    #: Instead of what the cluster file says, of daemons that are started.
+    engine: str | None = None
 
 
 class _TimeIsUpError(KeyboardInterrupt):
@@ -45,13 +48,14 @@ class _TimeIsUpError(KeyboardInterrupt):
 
 def explain(options: Explaining) -> int:
     """Ask the daemons, started for this or running, and show what they say."""
-    config = load_cluster(options.config)
+    config = with_engine(load_cluster(options.config), options.engine)
     home = config.site(options.at).name if options.at else config.sites[0].name
     _check(options)
     with ExitStack() as stack:
         if options.start:
             check_request(config, options.request, home)
-            clients: Mapping[str, Client] = stack.enter_context(LocalCluster(config, options.speed)).clients
+            cluster = LocalCluster(config, options.speed, lambda news: print(news, file=sys.stderr), options.engine)
+            clients: Mapping[str, Client] = stack.enter_context(cluster).clients
         else:
             clients = {site.name: stack.enter_context(Client(site.name, site.address)) for site in config.sites}
         try:
@@ -68,6 +72,8 @@ def _check(options: Explaining) -> None:
     if options.picture is not None and options.picture.suffix.lower() not in _PICTURES:
         raise OutputNameError(f"--picture requires a file that ends in {' or '.join(_PICTURES)}; got {options.picture}")
     check_file("--picture", options.picture)
+    if options.engine is not None and not options.start:
+        raise QueryError("--engine requires --start: daemons that run have their engines")
     if options.query_id and (options.start or options.analyze):
         raise QueryError(f"{options.query_id} is a query that runs: it requires neither --start nor analyze")
 

@@ -13,22 +13,28 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import shtab
 from rich.console import Console
 
 from cli.client import Client, DaemonRefusedError, DaemonUnreachableError
+from cli.engine_option import add_engine_option, with_engine
 from cli.explain import Explaining, explain
 from cli.follow import OnInfo, follow
+from cli.init import init
 from cli.output import OutputNameError, check_out
 from cli.plan_options import add_plan_options, plan_request
 from cli.progress import LiveLine
 from cli.run import RunOptions, run
 from cli.tables import show_queries, show_status
+from cli.top import top
+from cli.wan import add_wan, wan
 from node.config import ClusterConfig, ConfigError, load_cluster
 from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
 from planner.durations import duration_us
 from planner.errors import NarrowsError, PlanError, QueryError
 from planner.model import Algorithm
+from spark_jobs.java import NoJavaError
 
 EXAMPLES = """\
 examples:
@@ -88,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
     _config_option(node)
     node.add_argument("--site", required=True, help="which site of the configuration this is")
     _speed_option(node)
+    add_engine_option(node)
     node.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     node.add_argument("--verbose", action="store_true", help="say more")
 
@@ -101,6 +108,8 @@ def parser() -> argparse.ArgumentParser:
     query.add_argument("--at", required=True, metavar="SITE", help="the query's home: rows are collected there")
     add_plan_options(query)
     _output_options(query)
+    query.add_argument("--keep", action="store_true", help="rows stay readable after they were taken, until drop")
+    query.add_argument("--detach", action="store_true", help="do not follow: print the query's ID and leave its rows")
     query.add_argument("text", help="the query")
 
     again = commands.add_parser("follow", help="follow the rows of a query that is already there")
@@ -109,6 +118,13 @@ def parser() -> argparse.ArgumentParser:
     again.add_argument("query_id", metavar="ID", help="as shown by narrows queries")
 
     _explain_command(commands)
+    add_wan(commands)
+
+    start = commands.add_parser("init", help="write a commented cluster.toml to start from")
+    start.add_argument("path", type=Path, nargs="?", default=Path("cluster.toml"), metavar="FILE")
+
+    words = commands.add_parser("completion", help='print completion for a shell: eval "$(narrows completion bash)"')
+    words.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
 
     queries = commands.add_parser("queries", help="list the queries of all sites")
     _config_option(queries)
@@ -119,6 +135,11 @@ def parser() -> argparse.ArgumentParser:
 
     status = commands.add_parser("status", help="sites, streams, links, windows and replicas of a running cluster")
     _config_option(status)
+
+    live = commands.add_parser("top", help="the same, live: what sites, links and queries do right now")
+    _config_option(live)
+    live.add_argument("--every", type=_seconds, default=1.0, metavar="DURATION", help="how often to look (default: 1s)")
+    live.add_argument("--times", type=int, metavar="N", help="end after so many looks (default: with Ctrl-C)")
 
     whole = commands.add_parser(
         "run",
@@ -136,6 +157,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--stats", type=Path, metavar="FILE", help="write figures about the run as JSON")
     whole.add_argument("--quiet", action="store_true", help="no progress, only errors")
     _speed_option(whole)
+    add_engine_option(whole)
     return top
 
 
@@ -160,6 +182,7 @@ def _explain_command(commands: argparse._SubParsersAction[argparse.ArgumentParse
     command.add_argument("--json", action="store_true", help="print JSON")
     command.add_argument("--picture", type=Path, metavar="FILE", help="draw the plan: .svg or .dot")
     _speed_option(command)
+    add_engine_option(command)
     command.add_argument("words", nargs="+", metavar="[analyze] QUERY", help="the query, or the ID of one that runs")
 
 
@@ -201,7 +224,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return _COMMANDS[options.command](options)
-    except (ConfigError, QueryError, PlanError, OutputNameError) as error:
+    except (ConfigError, QueryError, PlanError, OutputNameError, NoJavaError) as error:
         return _complain(error, 2)
     except NarrowsError as error:
         return _complain(error, 1)
@@ -221,7 +244,7 @@ def _complain(error: NarrowsError, code: int) -> int:
 def _node(options: argparse.Namespace) -> int:
     from node.daemon import serve  # noqa: PLC0415 - only this command needs a server
 
-    config = load_cluster(options.config)
+    config = with_engine(load_cluster(options.config), options.engine)
     config.site(options.site)
     level = logging.DEBUG if options.verbose else logging.INFO
     logging.basicConfig(level=level, format=f"%(asctime)s {options.site} %(levelname)s %(message)s", stream=sys.stderr)
@@ -232,7 +255,10 @@ def _node(options: argparse.Namespace) -> int:
 def _query(options: argparse.Namespace) -> int:
     config = load_cluster(options.config)
     check_out(options.out, options.format)
+    if options.detach and (options.out or options.format):
+        raise QueryError("--detach: required no --out and no --format, since no rows are taken; got one")
     request = plan_request(options, options.text)
+    request.keep = options.keep
     with _client(config, options.at) as client:
         try:
             issued = client.install(request)
@@ -241,6 +267,9 @@ def _query(options: argparse.Namespace) -> int:
         print(f"query {issued.query_id}\n{issued.plan_text}", file=sys.stderr)
         for warning in issued.warnings:
             print(f"narrows: {warning}", file=sys.stderr)
+        if options.detach:
+            print(issued.query_id)
+            return 0
         return _follow_until_end(client, issued.query_id, options)
 
 
@@ -302,6 +331,7 @@ def _explain(options: argparse.Namespace) -> int:
             json=options.json,
             picture=options.picture,
             speed=options.speed,
+            engine=options.engine,
         )
     )
 
@@ -354,6 +384,7 @@ def _run(options: argparse.Namespace) -> int:
             stats=options.stats,
             speed=options.speed,
             quiet=options.quiet,
+            engine=options.engine,
         )
     )
 
@@ -370,6 +401,15 @@ def _home_of(config: ClusterConfig, query_id: str) -> str:
     return site
 
 
+def _completion(options: argparse.Namespace) -> int:
+    print(shtab.complete(parser(), options.shell))
+    return 0
+
+
+def _top(options: argparse.Namespace) -> int:
+    return top(load_cluster(options.config), options.every, options.times)
+
+
 _COMMANDS = {
     "node": _node,
     "query": _query,
@@ -378,7 +418,11 @@ _COMMANDS = {
     "queries": _queries,
     "drop": _drop,
     "status": _status,
+    "top": _top,
     "run": _run,
+    "wan": wan,
+    "init": lambda options: init(options.path),
+    "completion": _completion,
 }
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.cluster import LocalCluster
+from cli.cluster import LocalCluster, check_spark
+from cli.engine_option import with_engine
 from cli.follow import follow
 from cli.output import OutputError, check_file, check_out
 from cli.progress import LiveLine
@@ -40,22 +41,23 @@ class RunOptions:
     stats: Path | None
     speed: float | None
     quiet: bool
+    #: Instead of what the cluster file says.
+    engine: str | None = None
 
 
 def run(options: RunOptions) -> int:
     """Everything in one go. Raises NarrowsError before anything starts if the input is not right."""
-    config = load_cluster(options.config)
+    config = with_engine(load_cluster(options.config), options.engine)
     home = config.site(options.at).name if options.at else config.sites[0].name
     _check(config, options, home)
     console = Console(stderr=True, quiet=options.quiet)
-    with LocalCluster(config, options.speed) as cluster:
+    with LocalCluster(config, options.speed, lambda news: _say(console, news), options.engine) as cluster:
         client = cluster.clients[home]
         began = time.monotonic()
         issued = client.install(options.request)
-        # Windows are written in brackets, which are not markup here.
-        console.print(issued.plan_text, highlight=False, markup=False, soft_wrap=True)
+        _say(console, issued.plan_text)
         for warning in issued.warnings:
-            console.print(f"narrows: {warning}", highlight=False, markup=False, soft_wrap=True)
+            _say(console, f"narrows: {warning}")
         line = LiveLine(console)
 
         def watch(_: pb.QueryInfo, rows: int) -> None:
@@ -78,11 +80,21 @@ def run(options: RunOptions) -> int:
             raise RunError(f"the query {followed.info.state}: {followed.info.reason}")
         statuses = {site: other.status() for site, other in cluster.clients.items()}
         stats = run_stats(issued.plan_json, followed.info, followed.rows, seconds, statuses, issued.warnings)
+    if config.wan is not None:
+        stats["proxies"] = [
+            {"from": source, "to": target, "bytes": nbytes}
+            for (source, target), nbytes in sorted(cluster.proxied.items())
+        ]
     if options.stats is not None:
         _write_stats(options.stats, stats)
     console.print(f"{followed.rows:,} rows in {seconds:.2f} s")
     _warn_aside(console, statuses)
     return 0
+
+
+def _say(console: Console, text: str) -> None:
+    """As it is: windows are written in brackets, and so are masters of Spark, which are not markup here."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _check(config: ClusterConfig, options: RunOptions, home: str) -> None:
@@ -93,8 +105,12 @@ def _check(config: ClusterConfig, options: RunOptions, home: str) -> None:
 
 
 def check_request(config: ClusterConfig, request: pb.IssueRequest, home: str) -> None:
-    """Whether the query and the plan asked for can be had from the streams as they are on this machine."""
-    query = parse_query(request.text, check_sources(config, [site.name for site in config.sites]))
+    """Whether the query and the plan asked for can be had from the streams, and Spark, as they are on this machine."""
+    check_spark(config)
+    known = check_sources(config, [site.name for site in config.sites])
+    if any(stream.spark is not None for site in config.sites for stream in site.streams):
+        return  # what Spark reads only Spark knows, so the query's home checks the rest
+    query = parse_query(request.text, known)
     policy = parse_policy(request.policy)
     if request.algorithm:
         parse_algorithm(request.algorithm, query)

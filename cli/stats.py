@@ -65,6 +65,23 @@ def _site(status: pb.StatusReply) -> dict[str, Any]:
         "cpu_seconds": round(status.cpu_seconds, 4),
         "peak_rss_bytes": status.rss_bytes,
         "ignored": dict(status.ignored),
+        "engine": _engine(status.engine),
+    }
+
+
+def _engine(engine: pb.EngineStatus) -> dict[str, Any]:
+    """What ran the joins; of Spark also how it did. A job's time is wall time."""
+    if not engine.version:
+        return {"name": engine.name}
+    return {
+        "name": engine.name,
+        "master": engine.master,
+        "version": engine.version,
+        "jobs": engine.jobs,
+        "job_ms_median": round(engine.job_ms_median, 2) if engine.HasField("job_ms_median") else None,
+        "job_ms_last": round(engine.job_ms_last, 2) if engine.HasField("job_ms_last") else None,
+        "windows_rebuilt": engine.rebuilt,
+        "restarts": engine.restarts,
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from node.core.ticks import TICK_END, TICK_MIN
@@ -24,6 +25,7 @@ def show_status(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusR
     """Sites, streams, links, windows, replicas and probes; a site that does not answer is shown with the reason."""
     _sites(console, statuses)
     answering = {site: status for site, status in statuses.items() if isinstance(status, pb.StatusReply)}
+    _sparks(console, answering)
     _streams(console, tau_ms, answering)
     _links(console, answering)
     _windows(console, tau_ms, answering)
@@ -44,14 +46,29 @@ def _running(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
 
 
 def _sites(console: Console, statuses: Mapping[str, pb.StatusReply | str]) -> None:
-    out = table("Sites", "site", "state", ">up", ">busy", ">memory peak")
+    out = table("Sites", "site", "state", "engine", ">up", ">busy", ">memory peak")
     for site, status in statuses.items():
         if isinstance(status, str):
-            out.add_row(site, f"[red]{status}[/red]", "", "", "")
+            out.add_row(site, f"[red]{status}[/red]", "", "", "", "")
         else:
             busy = status.engine_seconds + status.core_seconds
             up = str(timedelta(seconds=round(status.uptime_seconds)))
-            out.add_row(site, "running", up, f"{busy:.1f} s", size_text(status.rss_bytes))
+            out.add_row(site, "running", status.engine.name, up, f"{busy:.1f} s", size_text(status.rss_bytes))
+    console.print(out)
+
+
+def _sparks(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
+    """How the sites' Sparks do; busy and memory above are those of the daemons, not of these."""
+    rows = [(site, status.engine) for site, status in statuses.items() if status.engine.version]
+    if not rows:
+        return
+    columns = ("site", "master", "version", ">jobs", ">median job", ">last job", ">windows rebuilt", ">restarts")
+    out = table("Spark", *columns)
+    for site, engine in rows:
+        median = f"{engine.job_ms_median:,.1f} ms" if engine.HasField("job_ms_median") else ""
+        last = f"{engine.job_ms_last:,.1f} ms" if engine.HasField("job_ms_last") else ""
+        counts = (f"{count:,}" for count in (engine.rebuilt, engine.restarts))
+        out.add_row(site, escape(engine.master), engine.version, f"{engine.jobs:,}", median, last, *counts)
     console.print(out)
 
 

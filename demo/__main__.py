@@ -1,6 +1,7 @@
 """``make demo``: three sites on this machine join orders with payments, and the result is checked.
 
-DEMO_SECONDS (how much is made up), DEMO_SPEED (times real time) and DEMO_FOLDER override the defaults.
+ENGINE=native runs it without Spark, and so without Java. DEMO_SECONDS (how much is made up), DEMO_SPEED (times real
+time) and DEMO_FOLDER override the defaults.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from cli.cluster import LocalCluster
+from cli.cluster import LocalCluster, check_spark
 from demo.ports import free_ports
 from demo.report import judge, show_bytes, show_rows
 from demo.shop import DEMO_QUERY, SITES, write_shop
 from demo.watch import watch
-from node.config import ClusterConfig, load_cluster
+from node.config import NATIVE, SPARK, ClusterConfig, load_cluster
 from planner.errors import NarrowsError
 
 SECONDS = 90
@@ -35,6 +36,12 @@ STORY = """\
 A shop takes orders in Frankfurt; its card provider takes payments in Virginia.
 The office in Singapore wants to see which orders get paid, as it happens.
 """
+#: What is said while daemons start.
+ENGINES = {
+    SPARK: "The joins of each site run on a Spark of its own; three of them start now.\n"
+    "(ENGINE=native make demo needs no Spark and no Java.)",
+    NATIVE: "The joins run in the daemons themselves (ENGINE=native).",
+}
 #: Both directions; few orders are paid by card, so few have to travel.
 ALGORITHM = "SM-D1"
 METHOD = """\
@@ -54,6 +61,7 @@ class Setting:
     folder: Path
     seconds: int
     speed: float
+    engine: str
 
     @property
     def cluster(self) -> Path:
@@ -92,7 +100,15 @@ def _setting() -> Setting:
         folder=Path(os.environ.get("DEMO_FOLDER", FOLDER)),
         seconds=round(_number("DEMO_SECONDS", SECONDS)),
         speed=_number("DEMO_SPEED", SPEED),
+        engine=_engine(),
     )
+
+
+def _engine() -> str:
+    name = os.environ.get("ENGINE") or SPARK
+    if name not in (SPARK, NATIVE):
+        raise DemoError(f"ENGINE requires {SPARK} or {NATIVE}; got {name!r}")
+    return name
 
 
 def _number(name: str, default: float) -> float:
@@ -109,8 +125,9 @@ def _number(name: str, default: float) -> float:
 def _demo(console: Console, setting: Setting) -> int:
     tuples = _make_data(setting)
     config = load_cluster(setting.cluster)
+    check_spark(config)
     _tell(console, setting, config, tuples)
-    with LocalCluster(config, setting.speed) as cluster:
+    with LocalCluster(config, setting.speed, lambda news: console.print(f"  {news}", markup=False)) as cluster:
         console.print("All are up and linked. The query, as you would type it:\n")
         console.print(_typed(setting), markup=False, soft_wrap=True)
         joined = {name: tuples[name] for name in JOINED}
@@ -135,7 +152,7 @@ def _demo(console: Console, setting: Setting) -> int:
 def _make_data(setting: Setting) -> dict[str, int]:
     """Write the streams; returns how many tuples each has."""
     first, second, third = free_ports(3)
-    write_shop(setting.folder, setting.seconds, ORDERS_PER_SECOND, SEED, (first, second, third))
+    write_shop(setting.folder, setting.seconds, ORDERS_PER_SECOND, SEED, (first, second, third), setting.engine)
     setting.rows.unlink(missing_ok=True)
     return {name: pq.read_metadata(setting.folder / f"{name}.parquet").num_rows for name in SITES.values()}
 
@@ -152,7 +169,7 @@ def _tell(console: Console, setting: Setting, config: ClusterConfig, tuples: dic
     for site in config.sites:
         command = f"narrows node --config {setting.cluster} --site {site.name} --speed {setting.speed:g}"
         console.print(f"  {command}", soft_wrap=True)
-    console.print()
+    console.print(f"\n{ENGINES[setting.engine]}\n")
 
 
 def _arguments(setting: Setting) -> list[str]:

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from node.config import NATIVE, SPARK
+
 DEMO_QUERY = (
     "SELECT o.id, o.customer, o.item, o.price_cents, o.note, p.method, p.amount_cents, p.risk_score "
     "FROM orders [RANGE 10 SECONDS] AS o JOIN payments [RANGE 5 SECONDS] AS p ON o.id = p.order_id"
@@ -32,6 +34,9 @@ OUTPUTS = (
     ("amount_cents", "p", "amount_cents"),
     ("risk_score", "p", "risk_score"),
 )
+
+#: Each tick of a site is a job of its Spark, and here three of them share a machine.
+TAU = {SPARK: "500ms", NATIVE: "100ms"}
 
 SITES = {"frankfurt": "orders", "virginia": "payments", "singapore": "refunds"}
 
@@ -81,7 +86,14 @@ WISHES = (
 Ints = npt.NDArray[np.int64]
 
 
-def write_shop(folder: Path, seconds: int, orders_per_second: float, seed: int, ports: tuple[int, int, int]) -> Path:
+def write_shop(
+    folder: Path,
+    seconds: int,
+    orders_per_second: float,
+    seed: int,
+    ports: tuple[int, int, int],
+    engine: str = SPARK,
+) -> Path:
     """Write the three streams and the cluster file into ``folder``; returns the cluster file's path."""
     random = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +103,7 @@ def write_shop(folder: Path, seconds: int, orders_per_second: float, seed: int, 
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
     cluster = folder / "cluster.toml"
-    cluster.write_text(cluster_text(ports))
+    cluster.write_text(cluster_text(ports, engine))
     return cluster
 
 
@@ -188,9 +200,9 @@ def notes(random: np.random.Generator, rows: int) -> pa.Array:
     return pc.binary_join_element_wise(place, pick(random, WISHES, rows), ", ")
 
 
-def cluster_text(ports: tuple[int, int, int]) -> str:
+def cluster_text(ports: tuple[int, int, int], engine: str) -> str:
     """The cluster file: three sites on this machine, one stream each; paths are relative to the file."""
-    lines = ['tau = "100ms"', 'engine = "native"']
+    lines = [f'tau = "{TAU[engine]}"', f'engine = "{engine}"']
     for (site, stream), port in zip(SITES.items(), ports, strict=True):
         lines += ["", f"[site.{site}]", f'listen = "127.0.0.1:{port}"']
         lines += ["", f"[site.{site}.stream.{stream}]", f'path = "{stream}.parquet"', 'ts = "ts"', 'unit = "ms"']

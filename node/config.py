@@ -20,9 +20,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
+from netsim.profiles import PROFILES, Change, Wan
+from node import config_keys
 from node.core.declared import DeclaredLink, DeclaredStream
 from planner.errors import NarrowsError
 from planner.model import TimeUnit
@@ -36,6 +39,15 @@ TAU_MAX_MS = DAY_MS
 # In nanoseconds, the finest unit, this still stays below the 2**62 that event times stay below.
 LATENESS_MAX_MS = 36_500 * DAY_MS
 RETAIN_MAX_MS = 36_500 * DAY_MS
+AVAILABLE_NOW = "available-now"
+#: Options of Spark's sources, in lower case, by which a micro-batch is not all that there is.
+BATCH_LIMITS = (
+    "maxfilespertrigger",
+    "maxbytespertrigger",
+    "maxoffsetspertrigger",
+    "minoffsetspertrigger",
+    "maxtriggerdelay",
+)
 
 _DURATION = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|s|min|h)")
 _DURATION_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
@@ -46,6 +58,7 @@ _HOST_NAME = re.compile(
 _BANDWIDTH = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(bit|kbit|Mbit|Gbit|B|kB|MB|GB)/s")
 _BITS_PER_S = {"bit": 1, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "B": 8, "kB": 8e3, "MB": 8e6, "GB": 8e9}
 LATENCY_MAX_MS = 3_600_000
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _CLUSTER_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _SITE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -98,6 +111,35 @@ class ConfigError(NarrowsError):
         self.problems = problems
 
 
+class Watermark(StrEnum):
+    """What moves the event time of a stream on that Spark reads."""
+
+    #: The newest tuple that came, less the lateness; while nothing comes, nothing moves.
+    DATA = "data"
+    #: Also the clock: what was there when a micro-batch began is in it, so nothing older than that, less the
+    #: lateness, comes later; provided that a tuple is in the source at most the lateness after its event time.
+    CLOCK = "clock"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSource:
+    """A source of Structured Streaming, and what Spark makes of its rows at the site."""
+
+    format: str
+    options: tuple[tuple[str, str], ...]
+    #: Where its checkpoint, the micro-batches that wait and the position in them are kept.
+    folder: Path
+    #: As DDL; None: the source knows it.
+    schema: str | None = None
+    where: str | None = None
+    select: tuple[str, ...] = ()
+    #: A micro-batch begins so long after the last one began; None: every tau.
+    trigger_ms: int | None = None
+    #: Take what there is, then end; there is no other trigger then.
+    available_now: bool = False
+    watermark: Watermark = Watermark.DATA
+
+
 @dataclass(frozen=True, slots=True)
 class StreamConfig:
     """One stream of a site; ``unit`` is None unless the file sets it."""
@@ -105,6 +147,7 @@ class StreamConfig:
     key: str
     name: str
     site: str
+    #: Its file. Of a stream that Spark reads: cluster.toml, the file that says from where.
     path: Path
     format: SourceFormat
     ts: str
@@ -114,6 +157,8 @@ class StreamConfig:
     retain_ms: int = 0
     #: What is declared of it, for planning.
     stats: DeclaredStream = field(default_factory=DeclaredStream)
+    #: None: it is a file that is replayed.
+    spark: SparkSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +182,11 @@ class SiteConfig:
     engine: str = SPARK
     spark: SparkConfig = field(default_factory=SparkConfig)
 
+    @property
+    def needs_spark(self) -> bool:
+        """For its joins, or to read a stream."""
+        return self.engine == SPARK or any(stream.spark is not None for stream in self.streams)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
@@ -149,6 +199,8 @@ class ClusterConfig:
     sites: tuple[SiteConfig, ...]
     #: What is declared of links, each direction on its own.
     links: tuple[DeclaredLink, ...] = ()
+    #: The network that is emulated between the sites of this machine; None: links are what they are.
+    wan: Wan | None = None
 
     def site(self, name: str) -> SiteConfig:
         """The site called ``name``; a ConfigError that lists the known ones when there is none."""
@@ -220,14 +272,15 @@ def _duration_between(low_ms: int, high_ms: int, bounds: str) -> Callable[[str],
 _tau = _duration_between(1, TAU_MAX_MS, 'from "1ms" to "24h"')
 _lateness = _duration_between(0, LATENESS_MAX_MS, 'from "0ms" to "876000h"')
 _retain = _duration_between(0, RETAIN_MAX_MS, 'from "0ms" to "876000h"')
+_interval = _duration_between(0, DAY_MS, f'from "0ms" to "24h", or "{AVAILABLE_NOW}"')
 
 
 def _latency(text: str) -> int:
     return _duration_between(0, LATENCY_MAX_MS, 'from "0ms" to "1h"')(text) * 1000
 
 
-def _bandwidth(text: str) -> float:
-    """Bytes in a second."""
+def parse_bandwidth(text: str) -> float:
+    """Bytes in a second, of text such as "10 Mbit/s"; ValueError otherwise."""
     match = _BANDWIDTH.fullmatch(text)
     if match is None or not float(match[1]):
         raise _RefusedError('a bandwidth above 0 such as "10 Mbit/s", "800 kbit/s" or "2.5 MB/s"', shown(text))
@@ -322,6 +375,10 @@ class _Table:
     def has(self, name: str) -> bool:
         return name in self._values
 
+    def is_table(self, name: str) -> bool:
+        """Whether what stands under ``name`` is a table."""
+        return isinstance(self._values.get(name), dict)
+
     def is_empty(self, name: str) -> bool:
         """Whether nothing stands under ``name``, not even something wrong."""
         return bool(self._values.get(name, {}) == {})
@@ -389,6 +446,20 @@ class _Table:
         self.note(name, what, shown(value))
         return None
 
+    def texts(self, name: str, what: str) -> tuple[str, ...]:
+        """An array of texts, none of them empty; empty when the key is not there."""
+        if name not in self._values:
+            return ()
+        values = self._values[name]
+        if not isinstance(values, list) or not values:
+            self.note(name, what, "an empty array" if values == [] else shown(values))
+            return ()
+        for value in values:
+            if not isinstance(value, str) or not value.strip():
+                self.note(name, what, f"an array with {shown(value)}")
+                return ()
+        return tuple(values)
+
     def names(self) -> list[str]:
         """The keys of this table, in the order of the file."""
         return list(self._values)
@@ -451,10 +522,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _cluster(table: _Table, path: Path) -> ClusterConfig:
-    table.only("cluster", "tau", "engine", "late_dir", "site", "link")
+    table.only(*config_keys.CLUSTER, "site", "link", "wan")
     base = path.parent.absolute()
     engine = table.text("engine", '"spark" or "native"', _engine, SPARK)
-    sites = tuple(_site(name, site, base, engine) for name, site in table.tables("site"))
+    state_dir = base / table.text("state_dir", "a directory", _non_empty("a directory"), "state")
+    places = _Places(path, base, state_dir)
+    sites = tuple(_site(name, site, places, engine) for name, site in table.tables("site"))
     config = ClusterConfig(
         path=path,
         name=table.text("cluster", "a name in quotes", _matching(_CLUSTER_NAME), "narrows"),
@@ -462,9 +535,11 @@ def _cluster(table: _Table, path: Path) -> ClusterConfig:
         late_dir=base / table.text("late_dir", "a directory", _non_empty("a directory"), "late"),
         sites=sites,
         links=_links(table.table("link"), [site.name for site in sites]),
+        wan=_wan(table.table("wan"), [site.name for site in sites]) if table.has("wan") else None,
     )
-    if _is_file(config.late_dir):
-        table.note("late_dir", "a directory", f"the file {config.late_dir}")
+    for key, folder in (("late_dir", config.late_dir), ("state_dir", state_dir)):
+        if _is_file(folder):
+            table.note(key, "a directory", f"the file {folder}")
     if table.is_empty("site"):
         table.note("site", "at least one [site.NAME] table", "none")
     return config
@@ -478,12 +553,21 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _site(name: str, table: _Table, base: Path, engine: str) -> SiteConfig:
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where things are: the cluster file, what its paths are relative to, and the state of streams."""
+
+    file: Path
+    base: Path
+    state_dir: Path
+
+
+def _site(name: str, table: _Table, places: _Places, engine: str) -> SiteConfig:
     table.check_name(_matching(_SITE_NAME))
-    table.only("listen", "address", "stream", "engine", "spark")
+    table.only(*config_keys.SITE, "stream", "spark")
     listen = table.text("listen", '"host:port"', _endpoint, "", required=True)
     address = table.text("address", '"host:port"', _endpoint, "" if table.has("address") else listen)
-    streams = tuple(_stream(child, name, stream, base) for child, stream in table.tables("stream"))
+    streams = tuple(_stream(child, name, stream, places) for child, stream in table.tables("stream"))
     engine = table.text("engine", '"spark" or "native"', _engine, engine)
     return SiteConfig(name, listen, address, streams, engine, _spark(table.table("spark")))
 
@@ -507,27 +591,96 @@ def _spark(table: _Table) -> SparkConfig:
     )
 
 
-def _stream(name: str, site: str, table: _Table, base: Path) -> StreamConfig:
+def _stream(name: str, site: str, table: _Table, places: _Places) -> StreamConfig:
     table.check_name(_matching(_STREAM_NAME))
-    table.only("path", "format", "ts", "unit", "lateness", "retain", "stats")
-    path = table.text("path", "a file name", _non_empty("a file name"), "", required=True)
+    table.only(*config_keys.STREAM, *config_keys.FILE, *config_keys.SPARK_STREAM, "stats")
+    spark = _spark_source(name, site, table, places) if table.has("spark") else None
+    if spark is None:
+        for key in config_keys.SPARK_STREAM:
+            if table.has(key):
+                table.note(key, "a stream that Spark reads: spark = { format = ... }", "a stream without the key spark")
+    path = "" if spark else table.text("path", "a file name", _non_empty("a file name"), "", required=True)
     return StreamConfig(
         key=table.key,
         name=name,
         site=site,
-        path=base / path,
-        format=_format(table, path),
+        path=places.file if spark else places.base / path,
+        format=SourceFormat.PARQUET if spark else _format(table, path),
         ts=table.text("ts", "the name of the event-time column", _non_empty("a column name"), "", required=True),
         unit=_unit(table),
         lateness_ms=table.text("lateness", 'a duration such as "0ms"', _lateness, 0),
         retain_ms=table.text("retain", 'a duration such as "10min"', _retain, 0),
         stats=_stats(table.table("stats")),
+        spark=spark,
     )
+
+
+def _spark_source(name: str, site: str, table: _Table, places: _Places) -> SparkSource:
+    """What can be known of it without Spark; the rest is asked of Spark when the site's daemon starts."""
+    for key in config_keys.FILE:
+        if table.has(key):
+            table.note(key, f"either spark or path, and spark has its own format: no {key}", "both")
+    inner = table.table("spark")
+    inner.only(*config_keys.SPARK_SOURCE)
+    trigger = table.text("trigger", f'a duration such as "500ms", or "{AVAILABLE_NOW}"', _trigger, -1)
+    watermarks = {mark.value: mark for mark in Watermark}
+    source = SparkSource(
+        format=inner.text(
+            "format",
+            'a source of Spark such as "kafka"',
+            _non_empty("a source"),
+            "",
+            required=table.is_table("spark"),
+        ),
+        options=_source_options(inner.table("options"), places.base),
+        folder=places.state_dir / site / name,
+        schema=inner.text("schema", "columns as DDL", _non_empty('columns such as "k LONG, v STRING"'), "") or None,
+        where=table.text("where", "a condition in Spark SQL", _non_empty("a condition in Spark SQL"), "") or None,
+        select=table.texts("select", "an array of expressions in Spark SQL"),
+        trigger_ms=None if trigger < 0 else trigger,
+        available_now=trigger == _ALL_THERE_IS,
+        watermark=table.text("watermark", one_of(watermarks, ""), _choice(watermarks), Watermark.DATA),
+    )
+    if source.watermark is Watermark.CLOCK:
+        _check_clock(source, table)
+    return source
+
+
+_ALL_THERE_IS = -2
+
+
+def _trigger(text: str) -> int:
+    return _ALL_THERE_IS if text == AVAILABLE_NOW else _interval(text)
+
+
+def _check_clock(source: SparkSource, table: _Table) -> None:
+    """By the clock only if a micro-batch has all that was there when it began."""
+    if source.available_now:
+        table.note("watermark", f'"data" with trigger = "{AVAILABLE_NOW}", which ends the stream', '"clock"')
+    for name, _ in source.options:
+        if name.lower() in BATCH_LIMITS:
+            required = '"data" where a micro-batch may leave tuples behind'
+            table.note("watermark", required, f'"clock" beside spark.options.{dotted(name)}')
+
+
+def _source_options(table: _Table, base: Path) -> tuple[tuple[str, str], ...]:
+    """Options as text, as Spark takes them; a path is relative to the cluster file, like every path in it."""
+    options: dict[str, str] = {}
+    for name in table.names():
+        value = table.scalar(name, "text, a number, true or false")
+        if value is None:
+            continue
+        if name.lower() in (known.lower() for known in options):
+            table.note(name, "an option given once; Spark ignores case", shown(name))
+        if name.lower() == "path" and not _URI.match(value):
+            value = str(base / value)
+        options[name] = value
+    return tuple(options.items())
 
 
 def _stats(table: _Table) -> DeclaredStream:
     """What is declared of a stream. Whether it has these columns is known only to the site that has the file."""
-    table.only("rate", "distinct", "bytes")
+    table.only(*config_keys.STATS)
     distinct, sizes = table.table("distinct"), table.table("bytes")
     return DeclaredStream(
         table.number("rate", "tuples per second, above 0"),
@@ -559,11 +712,47 @@ def _links(table: _Table, sites: list[str]) -> tuple[DeclaredLink, ...]:
 
 
 def _link(source: str, target: str, table: _Table) -> DeclaredLink:
-    table.only("bandwidth", "latency", "price_per_gb")
-    bandwidth = table.text("bandwidth", 'a bandwidth such as "10 Mbit/s"', _bandwidth, 0.0)
+    table.only(*config_keys.LINK)
+    bandwidth = table.text("bandwidth", 'a bandwidth such as "10 Mbit/s"', parse_bandwidth, 0.0)
     latency = table.text("latency", 'a duration such as "40ms"', _latency, -1)
     price = table.number("price_per_gb", "a price from 0 on", zero=True)
     return DeclaredLink(source, target, bandwidth or None, None if latency < 0 else latency, price)
+
+
+def _wan(table: _Table, sites: list[str]) -> Wan:
+    """A profile, what holds for every link, and [wan.A.B] for the way from A to B, or both ways without [wan.B.A]."""
+    own = tuple(config_keys.WAN)
+    for name in table.names():
+        if name not in own and name not in sites:
+            table.note(name, f"{one_of(own, name)}, or a site: {one_of(sites, name)}", shown(name))
+    said: dict[tuple[str, str], Change] = {}
+    for source in [name for name in table.names() if name in sites]:
+        for target, way in table.tables(source):
+            if target not in sites or target == source:
+                others = [site for site in sites if site != source]
+                table.table(source).note(target, f"another site: {one_of(others, target)}", shown(target))
+            way.only(*config_keys.WAN_LINK)
+            said[source, target] = _change(way)
+    both = {way[::-1]: change for way, change in said.items()} | said
+    profile = table.text("profile", one_of(PROFILES, ""), _choice({name: name for name in PROFILES}), "none")
+    return Wan(profile, _change(table), both)
+
+
+def _change(table: _Table) -> Change:
+    duration = _duration_between(0, LATENCY_MAX_MS, 'from "0ms" to "1h"')
+    latency = table.text("latency", 'a duration such as "40ms"', duration, -1)
+    jitter = table.text("jitter", 'a duration such as "2ms"', duration, -1)
+    rate = table.text("bandwidth", 'a bandwidth such as "256 kbit/s", or "unlimited"', _rate_or_unlimited, 0.0)
+    return Change(
+        None if latency < 0 else latency,
+        None if jitter < 0 else jitter,
+        rate if 0 < rate < inf else None,
+        unlimited=rate == inf,
+    )
+
+
+def _rate_or_unlimited(text: str) -> float:
+    return inf if text == "unlimited" else parse_bandwidth(text)
 
 
 def _either(own: DeclaredLink | None, other: DeclaredLink | None, source: str, target: str) -> DeclaredLink:

@@ -13,23 +13,28 @@ from pathlib import Path
 
 import grpc
 
+from netsim.network import dialled, found
 from node.config import SPARK, ClusterConfig, SiteConfig
 from node.core.engine import SiteEngine
 from node.core.limits import Limits
 from node.engine.native import NativeEngine
 from node.io.clock import Clock
 from node.io.control import Control
+from node.io.engine_report import EngineReport
 from node.io.engine_thread import EngineThread
 from node.io.late import LateFiles
 from node.io.plan_desk import PlanDesk
 from node.io.queries import Queries
 from node.io.replay import Replay
 from node.io.runner import Runner
+from node.io.source import Source
 from node.io.transport import CONNECT_METHOD, SERVER_OPTIONS, Transport
 from node.stack import Stack
 from planner.errors import NarrowsError
 from spark_jobs.engine import SparkEngine
-from spark_jobs.process import SparkProcess, SparkSettings
+from spark_jobs.measured import MeasuredSpark
+from spark_jobs.process import SparkSettings
+from spark_jobs.source import SparkStream, open_streams
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +58,11 @@ def serve(config: ClusterConfig, site: str, speed: float | None, with_parent: bo
 
 async def _serve(config: ClusterConfig, site: str, speed: float | None, with_parent: bool, folder: Path) -> None:
     here = config.site(site)
-    replays = {stream.name: Replay(stream, config.tau_ms, speed) for stream in here.streams}
-    peers = {other.name: other.address for other in config.sites if other.name != site}
-    streams = [replay.local for replay in replays.values()]
+    replays = {stream.name: Replay(stream, config.tau_ms, speed) for stream in here.streams if stream.spark is None}
+    spark = await _start_spark(here, folder)
+    sources: dict[str, Source] = {**replays, **await _open_spark_streams(config, here, spark, speed)}
+    peers = _peers(config, site)
+    streams = [sources[stream.name].local for stream in here.streams]
     stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, Limits())
     queries = Queries(site, folder)
     late = LateFiles(config.late_dir)
@@ -63,12 +70,12 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
 
     runner = Runner(stack, Clock(), queries, late)
     transport = Transport(site, peers, runner.put)
-    spark = await _start_spark(here, folder)
     engine = _engine(here, spark, folder)
     engine_thread = EngineThread(engine, runner.put_from_thread)
-    runner.connect(transport, engine_thread, replays)
+    runner.connect(transport, engine_thread, sources)
     desk = PlanDesk(runner, config)
-    control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set)
+    report = EngineReport if spark is None else lambda: spark.report(engine)
+    control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
 
     server = _server(transport, control)
     _listen(server, site, here.listen)
@@ -90,30 +97,52 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
             task.cancel()
         await transport.stop()
         await server.stop(STOP_GRACE_S)
+        # Before Spark: a source that waits for it would start it again.
+        for source in sources.values():
+            source.close()
         engine_thread.stop()
         if spark is not None:
             spark.stop()
         late.close()
         queries.close()
-        for replay in replays.values():
-            replay.close()
 
 
-async def _start_spark(here: SiteConfig, folder: Path) -> SparkProcess | None:
+async def _start_spark(here: SiteConfig, folder: Path) -> MeasuredSpark | None:
     """The site's Spark, if it needs one. Nothing is listened to before: a query would begin late."""
-    if here.engine != SPARK:
+    if not here.needs_spark:
         return None
-    process = SparkProcess(SparkSettings(here.name, here.spark.master, here.spark.options), folder)
+    process = MeasuredSpark(SparkSettings(here.name, here.spark.master, here.spark.options), folder)
     await asyncio.get_running_loop().run_in_executor(None, process.start)
     return process
 
 
-def _engine(here: SiteConfig, spark: SparkProcess | None, folder: Path) -> SiteEngine:
+async def _open_spark_streams(
+    config: ClusterConfig, here: SiteConfig, spark: MeasuredSpark | None, speed: float | None
+) -> dict[str, SparkStream]:
+    """The site's streams that Spark reads. They come as fast as they are: a speed is for recordings."""
+    streams = [stream for stream in here.streams if stream.spark is not None]
+    if spark is None or not streams:
+        return {}
+    if speed is not None:
+        names = ", ".join(stream.name for stream in streams)
+        log.info("site %s: --speed is for files that are replayed; Spark reads %s as it comes", here.name, names)
+    return await asyncio.get_running_loop().run_in_executor(None, open_streams, streams, config.tau_ms, spark)
+
+
+def _engine(here: SiteConfig, spark: MeasuredSpark | None, folder: Path) -> SiteEngine:
     if here.engine != SPARK:
         return NativeEngine()
     assert spark is not None
     host = None if spark.settings.is_local else dict(here.spark.options).get("spark.driver.host", "127.0.0.1")
     return SparkEngine(spark, folder, host, here.spark.partitions or spark.parallelism)
+
+
+def _peers(config: ClusterConfig, site: str) -> dict[str, str]:
+    """Where the other sites are; behind the proxies of the emulated network, if there is one."""
+    addresses = {other.name: other.address for other in config.sites}
+    if config.wan is not None:
+        return dialled(found(config.path), site, addresses)
+    return {name: address for name, address in addresses.items() if name != site}
 
 
 def _server(transport: Transport, control: Control) -> grpc.aio.Server:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from planner.choose import Choice, Costs, Model
 from planner.cost import PlanEstimate
-from planner.graph import is_linked
-from planner.model import Algorithm, Plan, Step
-from planner.plans import PRODUCT_ALGORITHMS
+from planner.model import Algorithm
 from planner.search_tree import Tree, best_tree
+from planner.search_whole import changes
 
 #: With more streams there are more plans that differ in one step than anyone reads.
 _STEPS_STREAMS_MAX = 6
@@ -48,24 +47,7 @@ def compared(choice: Choice) -> Compared:
 
 def _other_steps(costs: Costs, estimate: PlanEstimate) -> list[OtherStep]:
     found = []
-    for head in estimate.heads:
-        for number, step in enumerate(head.steps):
-            if step.source == step.owner:
-                continue
-            before = (head.head, *(earlier.alias for earlier in head.steps[:number]))
-            linked = is_linked(estimate.plan.query, step.alias, before)
-            for algorithm in tuple(Algorithm) if linked else PRODUCT_ALGORITHMS:
-                if algorithm is not step.algorithm:
-                    other = costs.estimate(_with_step(estimate.plan, head.head, number, algorithm))
-                    found.append(OtherStep(head.head, number, algorithm, other.cost, other.bytes_per_s))
+    for change in changes(estimate):
+        other = costs.estimate(change.plan)
+        found.append(OtherStep(change.head, change.number, change.algorithm, other.cost, other.bytes_per_s))
     return found
-
-
-def _with_step(plan: Plan, head: str, number: int, algorithm: Algorithm) -> Plan:
-    sequences = []
-    for sequence in plan.sequences:
-        steps = list(sequence.steps)
-        if sequence.head == head:
-            steps[number] = Step(steps[number].alias, algorithm)
-        sequences.append(replace(sequence, steps=tuple(steps)))
-    return replace(plan, sequences=tuple(sequences))

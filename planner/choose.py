@@ -13,11 +13,14 @@ from planner.model import FRONTIER_POLICY, Algorithm, JoinQuery, Plan, Policy
 from planner.plans import forced_plan, ship_all_plan
 from planner.search import NONE_FREE, Found, HeadSearch, exhaustive, greedy, optimal
 from planner.search_joint import found_of, improved
+from planner.search_whole import refined
 from planner.stats import Statistics
 
 #: With more streams than this, the search does not also begin from each algorithm forced, or from shipping all.
 _FORCED_STREAMS_MAX = 6
 _SHIP_ALL_STREAMS_MAX = 8
+#: With more, there are too many steps to try all of them in other ways.
+_REFINED_STREAMS_MAX = 5
 
 
 class Model(StrEnum):
@@ -97,6 +100,10 @@ def choose(
         if options.model is Model.WIRE and options.search is not Search.GREEDY:
             candidates += forced
     best = min(candidates, key=lambda item: item.estimate.cost)
+    searched = options.model is Model.WIRE and options.search in (Search.OPTIMAL, Search.EXHAUSTIVE)
+    if searched and len(query.aliases) <= _REFINED_STREAMS_MAX:
+        better = refined(best.estimate, chooser.estimate)
+        best = best if better is best.estimate else Alternative(options.search.value, better)
     others = tuple(item for item in (ship_all, *forced) if item is not best)
     return Choice(best.estimate.plan, best.estimate, ship_all.estimate, options, statistics, others)
 
@@ -134,7 +141,9 @@ class Costs:
         if len(space.aliases) <= _FORCED_STREAMS_MAX:
             begins += [self._heads(plan) for plan in forced]
         results = dict.fromkeys(self._plan(space, improved(space, heads, self._search)) for heads in begins)
-        return [self._plan(space, alone), *results]
+        # What a search adds up is not quite what the whole costs: even the simplest one may have found a better plan.
+        simple = tuple(greedy(space, head, NONE_FREE) for head in range(len(space.aliases)))
+        return list(dict.fromkeys([self._plan(space, alone), *results, self._plan(space, simple)]))
 
     def _heads(self, plan: Plan) -> tuple[Found, ...]:
         return tuple(found_of(self.wire, plan, head) for head in plan.query.aliases)

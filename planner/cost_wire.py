@@ -25,7 +25,7 @@ from planner.traffic import (
     full_sync,
     in_messages,
     keys_sync,
-    rows_bytes,
+    repeated_bytes,
     step_traffic,
     times_sync,
 )
@@ -242,7 +242,7 @@ class WireSpace:
         sizes = Sizes(row, key_bytes, self.tuple_bytes(following), repeated, *measured)
         algorithms = tuple(Algorithm) if keys else PRODUCT_ALGORITHMS
         estimator = self.estimator
-        window_keys = estimator.keys(following, keys) if keys else None
+        window_keys = estimator.kept_keys(following, keys) if keys else None
         traffic = {}
         for algorithm in algorithms:
             known = window_keys or estimator.no_keys
@@ -315,14 +315,21 @@ class WireSpace:
     def _sync(self, replica: ReplicaKey, number: int) -> tuple[tuple[Kind, float], ...]:
         estimator, alias = self.estimator, self.aliases[number]
         rate, batch_s = estimator.rates[number], estimator.batches_s[number]
-        counted = isinstance(self.query.streams[number].window, RowsWindow)
+        times = self.times_bytes(replica)
         if replica.kind == "full":
             return full_sync(rate, self.tuple_bytes(number), batch_s)
         if replica.kind == "reduced":
-            return times_sync(rate, batch_s) if counted else ()
+            return times_sync(rate, times, batch_s) if times else ()
         key_bytes = sum(KEY_SHARE * self._column_bytes(ColumnRef(alias, name)) for name in replica.keys)
-        timed = counted and replica.kind == "mixed"
-        return keys_sync(rate, key_bytes, estimator.keys(number, replica.keys), batch_s, timed)
+        return keys_sync(rate, key_bytes, times, estimator.kept_keys(number, replica.keys), batch_s)
+
+    def times_bytes(self, replica: ReplicaKey) -> float:
+        """What the holder of a copy of tuples is sent of each tuple: its event time, if the window counts tuples."""
+        number = self.aliases.index(replica.alias)
+        counted = isinstance(self.query.streams[number].window, RowsWindow)
+        if not counted or replica.kind not in ("reduced", "mixed"):
+            return 0.0
+        return self._column_bytes(ColumnRef(replica.alias, TS))
 
     def replica_cost(self, replica: ReplicaKey) -> float:
         """What keeping it counts."""
@@ -333,16 +340,23 @@ class WireSpace:
     # -- rows ---------------------------------------------------------------------------------
 
     def result_flows(self, head: int, site: str) -> tuple[Flow, ...]:
-        """A head's rows on their way to the sink: a message for each batch with rows, next to nothing for others."""
+        """A head's rows, and news of batches without: taken to end at the same site, as far as a search knows."""
+        if site == self.sink:
+            return ()
+        carry = self.estimator.carry(head, self.estimator.all_streams)
+        empty = max(0.0, 1 / self.estimator.batches_s[head] - carry.batches)
+        return (*self.row_flows(head, site), Flow(site, self.sink, Kind.CONTROL, empty * ENDING_BYTES))
+
+    def row_flows(self, head: int, site: str) -> tuple[Flow, ...]:
+        """A head's rows on their way to the sink: a message for each batch that has any."""
         if site == self.sink:
             return ()
         carry = self.estimator.carry(head, self.estimator.all_streams)
         size, repeated = self._output_bytes(head)
-        empty = max(0.0, 1 / self.estimator.batches_s[head] - carry.batches)
-        few = in_messages(carry.rows, carry.batches, self._rows_of_batch(head))
-        rows = rows_bytes(carry.rows, carry.heads, size, repeated) * few + carry.batches * MESSAGE_BYTES
+        rows = in_messages(size, carry.rows, carry.batches, self._rows_of_batch(head))
+        rows += carry.batches * MESSAGE_BYTES - repeated_bytes(carry.rows, carry.heads, repeated)
         return (
-            Flow(site, self.sink, Kind.RESULTS, rows + empty * ENDING_BYTES),
+            Flow(site, self.sink, Kind.RESULTS, rows),
             Flow(site, self.sink, Kind.FRAMING, carry.batches * FRAMING_BYTES),
         )
 

@@ -15,8 +15,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.framing import NEWS_S
 from planner.model import ColumnRef, JoinQuery, RangeWindow, columns_of
-from planner.samples import F64, Asked, Joined, KeySample, member_of, sample_of
+from planner.samples import F64, Asked, Joined, KeySample, kept_name, member_of, sample_of, with_kept
 from planner.selectivity import selectivity
 from planner.sketches import key_groups
 from planner.stats import HASH_END, KeySketch, Statistics, StreamProfile
@@ -24,6 +25,10 @@ from planner.stats import HASH_END, KeySketch, Statistics, StreamProfile
 #: Keys that SM-S1 and SM-D2 remember as asked about: so many questions long, and so many keys (``node.core.limits``).
 BOOK_QUESTIONS = 100
 BOOK_KEYS = 2**16
+
+#: A window forgets what has left it when its site hears that all who could see it are done: after some two batches,
+#: and news waits for company (``node.core.held``).
+_DONE_BATCHES = 2.0
 
 #: How many matches there are taken to be among sampled tuples that have none: not one, or it would have been seen.
 _UNSEEN = 0.25
@@ -55,6 +60,8 @@ class JoinStats:
     keys_noted: float
     #: Share of the carry's rows, and of its keys, that have a match.
     match: float
+    #: The share that a copy of the keys lets pass: those of tuples that left the window a little while ago too.
+    match_kept: float
     rows_out: float
     #: Share of the stream's tuples that are sent when only asked ones are (W'), and all of the keys asked for (M).
     reduced_share: float
@@ -94,14 +101,18 @@ class Estimator:
         self.windows_s = [self._window_s(number) for number in range(len(self.aliases))]
         self.windows = [max(1e-9, rate * length) for rate, length in zip(self.rates, self.windows_s, strict=True)]
         self.batches_s = [self._batch_s(number) for number in range(len(self.aliases))]
+        self.kept_s = [
+            length + NEWS_S + _DONE_BATCHES * batch_s
+            for length, batch_s in zip(self.windows_s, self.batches_s, strict=True)
+        ]
         self.groups = self._groups()
         self._residuals = [(self._bits(columns_of(expr)), selectivity(expr)) for expr in query.residuals]
         self._factors: dict[tuple[int, int, int], float] = {}
         self._rows: dict[tuple[int, int], float] = {}
         self._carries: dict[tuple[int, int], CarryStats] = {}
         self._joins: dict[tuple[int, int, int], JoinStats] = {}
-        self._keys: dict[tuple[int, tuple[str, ...]], KeysStats] = {}
-        self._matches: dict[tuple[int, int, int, int], float] = {}
+        self._keys: dict[tuple[int, tuple[str, ...], float], KeysStats] = {}
+        self._matches: dict[tuple[int, int, int, int, bool], float] = {}
 
     # -- streams ------------------------------------------------------------------------------
 
@@ -135,8 +146,10 @@ class Estimator:
                 sketches = self._sketches(part)
                 spans = {alias: self._profile(alias).span_us / 1e6 for alias in part}
                 lengths = {alias: self.windows_s[self.aliases.index(alias)] for alias in part}
+                kept = {alias: self.kept_s[self.aliases.index(alias)] for alias in part}
                 members = sum(1 << self.aliases.index(alias) for alias in part)
-                found.append(Group(len(found), members, part, sample_of(sketches, spans, lengths, keys_max)))
+                sample = with_kept(sample_of(sketches, spans, lengths, keys_max), kept)
+                found.append(Group(len(found), members, part, sample))
         return tuple(found)
 
     def _profile(self, alias: str) -> StreamProfile:
@@ -219,8 +232,9 @@ class Estimator:
         floor = _UNSEEN / looked * (1.0 if head >= 0 else min(self.windows[number] for number in others))
         return min(1.0, (expected if total > 0 else floor) / product)
 
-    def _joined(self, group: Group, head: int, inside: int) -> Joined:
+    def _joined(self, group: Group, head: int, inside: int, *more: str) -> Joined:
         others = tuple(alias for number, alias in enumerate(self.aliases) if inside >> number & 1 and number != head)
+        others += more
         if head >= 0 and inside >> head & 1:
             return group.sample.head_joined(self.aliases[head], others)
         return group.sample.windows_joined(others)
@@ -265,17 +279,20 @@ class Estimator:
         fan_out = _ratio(raw, carry.rows)
         if not links:
             match = -float(np.expm1(-self.windows[following]))
-            return JoinStats(carry, carry.rows, carry.rows, 0.0, match, self.rows(head, after), 1.0, 1.0, 0.0)
+            return JoinStats(carry, carry.rows, carry.rows, 0.0, match, match, self.rows(head, after), 1.0, 1.0, 0.0)
         parts = [self._part(group, head, joined, following, carry) for group in links]
         keys = min(carry.rows, _together([part.keys for part in parts], carry.rows, carry.batches))
         fresh = 1 - float(np.prod([1 - min(1.0, _ratio(part.keys_new, part.keys)) for part in parts]))
         match = min([fan_out, *(part.match for part in parts)])
+        longer = self.kept_s[following] / max(1e-9, self.windows_s[following])
+        match_kept = max(match, min([fan_out * longer, *(part.match_kept for part in parts)]))
         expected = _ratio(raw, rate)
         reduced = min([expected, *(part.asked.reduced or expected for part in parts)])
         mixed = max(reduced, parts[0].asked.mixed if len(parts) == 1 else reduced)
         fetched = min([keys, *(part.asked.fetched_keys for part in parts)])
         noted = max(part.keys_noted for part in parts)
-        return JoinStats(carry, keys, keys * fresh, noted, match, self.rows(head, after), reduced, mixed, fetched)
+        rows_out = self.rows(head, after)
+        return JoinStats(carry, keys, keys * fresh, noted, match, match_kept, rows_out, reduced, mixed, fetched)
 
     def _part(self, group: Group, head: int, joined: int, following: int, carry: CarryStats) -> _Part:
         inside = group.members & joined
@@ -298,8 +315,8 @@ class Estimator:
         keys = min(carry.rows, float(touched.sum()) * per_s)
         horizon = min(BOOK_QUESTIONS / max(1e-9, carry.batches), BOOK_KEYS / max(1e-9, keys))
         new, noted = _book(touched, found.life_s, horizon, self._span_s(group))
-        match = self._match(group, head if by_head else -1, inside, following)
-        return _Part(keys, keys * new, noted / group.sample.share, match, asked)
+        matches = [self._match(group, head if by_head else -1, inside, following, kept) for kept in (False, True)]
+        return _Part(keys, keys * new, noted / group.sample.share, matches[0], max(matches), asked)
 
     def _touched_by_head(self, group: Group, head: int, found: Joined, asking: F64) -> F64:
         """For each sampled key, in how many batches of the profile's time the carry has it, if the head has the key."""
@@ -319,13 +336,14 @@ class Estimator:
     def _span_s(self, group: Group) -> float:
         return min(member.span_s for member in group.sample.members.values())
 
-    def _match(self, group: Group, head: int, inside: int, following: int) -> float:
-        """The share of the carry's rows that find something in one more window of the group."""
-        key = (group.place, head, inside, following)
+    def _match(self, group: Group, head: int, inside: int, following: int, kept: bool) -> float:
+        """The share of the carry's rows that find something in one more window of the group, perhaps as it is kept."""
+        key = (group.place, head, inside, following, kept)
         if key not in self._matches:
-            found, with_it = (self._joined(group, head, bits) for bits in (inside, inside | 1 << following))
-            member = group.sample.members[self.aliases[following]]
-            few = (member.counts <= 2) & group.sample.timed
+            alias = self.aliases[following]
+            found = self._joined(group, head, inside)
+            with_it = self._joined(group, head, inside, kept_name(alias) if kept else alias)
+            few = (group.sample.members[alias].counts <= 2) & group.sample.timed
             self._matches[key] = _match_of(found, with_it, few, head >= 0)
         return self._matches[key]
 
@@ -333,18 +351,27 @@ class Estimator:
 
     def keys(self, number: int, names: tuple[str, ...]) -> KeysStats:
         """The different keys of a stream's window, by these columns."""
-        if (number, names) not in self._keys:
-            self._keys[number, names] = self._keys_of(number, names)
-        return self._keys[number, names]
+        return self._keys_of(number, names, self.windows_s[number])
 
-    def _keys_of(self, number: int, names: tuple[str, ...]) -> KeysStats:
-        rate, window = self.rates[number], self.windows[number]
+    def kept_keys(self, number: int, names: tuple[str, ...]) -> KeysStats:
+        """Those of the window as it is kept: a key stays until it is known that nobody looks."""
+        return self._keys_of(number, names, self.kept_s[number])
+
+    def _keys_of(self, number: int, names: tuple[str, ...], length_s: float) -> KeysStats:
+        key = (number, names, length_s)
+        if key not in self._keys:
+            self._keys[key] = self._counted_keys(number, names, length_s)
+        return self._keys[key]
+
+    def _counted_keys(self, number: int, names: tuple[str, ...], length_s: float) -> KeysStats:
+        rate = self.rates[number]
+        window = max(1e-9, rate * length_s)
         sketch = self._sketch(self.aliases[number], names)
         if sketch is not None:
-            return _keys_of(sketch, self._profiles[number].span_us / 1e6, self.windows_s[number], rate)
+            return _keys_of(sketch, self._profiles[number].span_us / 1e6, length_s, rate)
         if len(names) == 1:
             return KeysStats(window, rate)
-        parts = [self.keys(number, (name,)) for name in names]
+        parts = [self._keys_of(number, (name,), length_s) for name in names]
         alive = min(window, float(np.prod([part.alive for part in parts])))
         return KeysStats(alive, min(rate, max(*(part.born for part in parts), rate * alive / window)))
 
@@ -365,6 +392,7 @@ class _Part:
     keys_new: float
     keys_noted: float
     match: float
+    match_kept: float
     asked: Asked
 
 

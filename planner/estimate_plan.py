@@ -16,13 +16,10 @@ from planner.cost import (
 )
 from planner.cost_paper import PaperSpace
 from planner.cost_wire import MONTH_S, WireSpace
+from planner.estimate_framing import with_framing
 from planner.model import Algorithm, Plan
 from planner.plans import route, start_of
-from planner.traffic import CPU_S, FRAMING_BYTES
-
-#: The sink tells each site what is done, with other messages or at the latest after a second.
-_DONE_BYTES = 12.0
-_DONE_S = 1.0
+from planner.traffic import CPU_S
 
 _SHARED_TUPLES = ("reduced", "mixed")
 
@@ -34,14 +31,15 @@ def plan_estimate(space: WireSpace, plan: Plan, paper: PaperSpace | None = None)
     heads = [_with_shares(space, head, shares, paper is None) for head in heads]
     replicas = _replicas(space, plan, heads)
     heads, replicas = _pushed(space, heads, replicas, paper is None)
-    control = _control(space, plan)
+    framed = with_framing(space, plan, heads, replicas, paper is None)
+    heads, replicas = framed.heads, framed.replicas
     cost = sum(step.cost for head in heads for step in head.steps)
     if paper is None:
-        cost += sum(replica.cost for replica in replicas) + space.cost_of(control)
+        cost += sum(replica.cost for replica in replicas) + space.cost_of(framed.control)
         cost += sum(_ends_cost(space, plan, head) for head in heads)
     else:
         cost += sum(paper.start_cost(space.aliases.index(head.head), head.start) for head in heads)
-    estimate = PlanEstimate(plan, tuple(heads), replicas, control, cost, None, _lower_bound(space))
+    estimate = PlanEstimate(plan, tuple(heads), replicas, framed.control, cost, None, _lower_bound(space))
     return replace(estimate, money_per_month=_money(space, estimate))
 
 
@@ -58,7 +56,7 @@ def _head(space: WireSpace, plan: Plan, head: str, paper: PaperSpace | None) -> 
         steps.append(step)
         delay += step.delay_s
         joined, site = joined | 1 << following, hop.site
-    results = space.result_flows(number, site)
+    results = space.row_flows(number, site)
     delay += space.links.delay_s(site, space.sink)
     batches = 1 / estimator.batches_s[number]
     rows = estimator.rows(number, estimator.all_streams)
@@ -177,15 +175,23 @@ def _replicas(space: WireSpace, plan: Plan, heads: list[HeadEstimate]) -> tuple[
         for step in head.steps:
             if step.replica is not None:
                 users.setdefault(step.replica, []).append(head.head)
+    found, timed = [], dict[tuple[str, str], None]()
+    for replica in sorted(users):
+        flows = space.replica_flows(replica)
+        if times := space.times_bytes(replica):
+            if (replica.alias, replica.holder) in timed:
+                flows = _without_times(space, replica, times, flows)
+            timed[replica.alias, replica.holder] = None
+        owner = plan.query.ref(replica.alias).stream.site
+        found.append(ReplicaEstimate(replica, owner, tuple(users[replica]), flows, space.cost_of(flows)))
+    return tuple(found)
+
+
+def _without_times(space: WireSpace, replica: ReplicaKey, times: float, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
+    """Times that another copy at the same site was sent before are not new to the compressor."""
+    size = space.estimator.rates[space.aliases.index(replica.alias)] * times
     return tuple(
-        ReplicaEstimate(
-            replica,
-            plan.query.ref(replica.alias).stream.site,
-            tuple(users[replica]),
-            space.replica_flows(replica),
-            space.replica_cost(replica),
-        )
-        for replica in sorted(users)
+        replace(flow, bytes_per_s=flow.bytes_per_s - size) if flow.kind is Kind.SYNC else flow for flow in flows
     )
 
 
@@ -195,16 +201,6 @@ def _ends_cost(space: WireSpace, plan: Plan, head: HeadEstimate) -> float:
     last = head.steps[-1].site if head.steps else head.start
     delay = space.links.delay_s(site, head.start) + space.links.delay_s(last, space.sink)
     return space.cost_of(head.results) + delay * space.links.delay_weight
-
-
-def _control(space: WireSpace, plan: Plan) -> tuple[Flow, ...]:
-    """The sink's news of what is done, and acknowledgements."""
-    flows = []
-    for site in plan.sites:
-        if site != plan.sink:
-            flows.append(Flow(plan.sink, site, Kind.CONTROL, _DONE_BYTES / _DONE_S))
-            flows.append(Flow(plan.sink, site, Kind.FRAMING, FRAMING_BYTES / _DONE_S))
-    return tuple(flows)
 
 
 def _money(space: WireSpace, estimate: PlanEstimate) -> float | None:

@@ -12,7 +12,7 @@ a few such times for each key of the head. Times at which a window was not yet o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -312,6 +312,17 @@ def sample_of(
         alias: _member(sketch, keys, origin, timed, spans_s[alias], windows_s[alias]) for alias, sketch in cut.items()
     }
     return KeySample(members, limit / HASH_END, timed)
+
+
+def with_kept(sample: KeySample, kept_s: Mapping[str, float]) -> KeySample:
+    """The sample with, beside each stream, its window as it is kept: longer, until it is known that nobody looks."""
+    kept = {kept_name(alias): replace(sample.members[alias], window_s=length) for alias, length in kept_s.items()}
+    return KeySample({**sample.members, **kept}, sample.share, sample.timed)
+
+
+def kept_name(alias: str) -> str:
+    """Under which a sample has a stream's window as it is kept; no stream is called so."""
+    return f"{alias} kept"
 
 
 def member_of(sketch: KeySketch, span_s: float, window_s: float) -> tuple[Member, bool]:

@@ -15,12 +15,10 @@ from planner.model import Algorithm
 
 #: Our own part of a message without its data: numbers, times, checksum, compressed.
 MESSAGE_BYTES = 17.0
-#: What gRPC and HTTP/2 add, with the window that is given back when sites talk to each other all the time.
-FRAMING_BYTES = 40.0
+#: What gRPC and HTTP/2 add to the usual message, which shares a shipment with others (``planner.framing``).
+FRAMING_BYTES = 25.0
 #: A walk that ended without rows rides on another message.
 ENDING_BYTES = 6.0
-#: Event times of a count window, which a holder of W' or M is sent for each tuple.
-TIME_BYTES = 1.3
 #: What a value costs when the one of the row before is the same: a carry repeats the head's columns for each match.
 REPEATED_SHARE = 0.15
 
@@ -29,9 +27,9 @@ _FETCHED_TUPLES = 1.5
 #: Keys that come once die in the order in which they were born, so their numbers are near each other; others do not.
 _DEAD_BYTES = 0.15
 _DEAD_OUT_OF_ORDER_BYTES = 2.5
-#: Few rows in a message compress worse: at most this much, and over so many rows.
-_FEW_ROWS_EXTRA = 0.3
-_FEW_ROWS = 20.0
+#: Rows alone in a message compress worse: by at most so many bytes, of which so many more rows save most.
+_ALONE_BYTES = 30.0
+_FEW_ROWS = 4.0
 
 #: Processor time of a row in a step, both sites together (``bench/results/halves.md``).
 CPU_S = {
@@ -44,13 +42,14 @@ CPU_S = {
 }
 
 
-def in_messages(rows: float, messages: float, measured_in: float) -> float:
-    """How much more a row costs in messages of so few rows than in those it was measured in."""
-    return _few(rows / max(1e-9, messages)) / _few(measured_in)
+def in_messages(row: float, rows: float, messages: float, measured_in: float) -> float:
+    """Rows in so many messages, if one costs ``row`` in messages of ``measured_in``: more where they are fewer."""
+    alone = -_ALONE_BYTES * expm1(-row / _ALONE_BYTES)
+    return rows * (row + alone * max(0.0, _few(rows / max(1e-9, messages)) - _few(measured_in)))
 
 
 def _few(rows: float) -> float:
-    return 1 + _FEW_ROWS_EXTRA * exp(-max(1.0, rows) / _FEW_ROWS)
+    return exp(-(max(1.0, rows) - 1) / _FEW_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +67,11 @@ class Sizes:
 
     def rows_bytes(self, rows: float, heads: float, messages: float) -> float:
         """Rows of the carry in so many messages."""
-        return rows_bytes(rows, heads, self.row, self.repeated) * in_messages(rows, messages, self.row_batch)
+        return in_messages(self.row, rows, messages, self.row_batch) - repeated_bytes(rows, heads, self.repeated)
 
     def tuples_bytes(self, tuples: float, messages: float) -> float:
         """Tuples of the stream in so many messages."""
-        return tuples * self.tuple * in_messages(tuples, messages, self.tuple_batch)
+        return in_messages(self.tuple, tuples, messages, self.tuple_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,8 @@ class Traffic:
     backward: tuple[tuple[Kind, float], ...] = ()
     hops_forward: float = 0.0
     hops_backward: float = 0.0
+    #: Messages in a second, one turn of the sites after the other: to the stream's site, back, to it again.
+    turns: tuple[float, ...] = ()
     forward_bytes: float = field(init=False)
     backward_bytes: float = field(init=False)
 
@@ -99,10 +100,9 @@ def number_bytes(numbers: float, out_of: float) -> float:
     return 0.1 + 0.28 * log2(max(1.0, out_of / numbers))
 
 
-def rows_bytes(rows: float, heads: float, row: float, repeated: float) -> float:
-    """Rows of a carry, in which the head's columns repeat where it has several matches."""
-    again = max(0.0, rows - heads)
-    return rows * row - again * repeated * (1 - REPEATED_SHARE)
+def repeated_bytes(rows: float, heads: float, repeated: float) -> float:
+    """What rows of a carry cost less because the head's columns repeat where it has several matches."""
+    return max(0.0, rows - heads) * repeated * (1 - REPEATED_SHARE)
 
 
 def step_traffic(
@@ -115,18 +115,22 @@ def step_traffic(
             return Traffic(hops_backward=1)
         case Algorithm.SP_D:
             size = sizes.rows_bytes(carry.rows, carry.heads, carry.batches)
-            return Traffic(_message(Kind.TUPLES, size, carry.batches), hops_forward=1)
+            return Traffic(_message(Kind.TUPLES, size, carry.batches), hops_forward=1, turns=(carry.batches,))
         case Algorithm.SM_S1:
             tuples = sizes.tuples_bytes(rate * stats.reduced_share, carry.batches)
-            return Traffic(_asked(stats, sizes), _message(Kind.TUPLES, tuples, carry.batches), 1, 1)
+            answers = _message(Kind.TUPLES, tuples, carry.batches)
+            return Traffic(_asked(stats, sizes), answers, 1, 1, (carry.batches, carry.batches))
         case Algorithm.SM_S2:
             return _fetching(stats, sizes, rate, keys, batch_s)
         case Algorithm.SM_D1:
-            return Traffic(_matching(stats, sizes, batch_s), hops_forward=1, hops_backward=1)
+            matching, batches = _matching(stats, stats.match_kept, sizes, batch_s)
+            return Traffic(matching, hops_forward=1, hops_backward=1, turns=(batches,))
         case Algorithm.SM_D2:
-            answers = _message(Kind.KEY_ANSWERS, stats.keys / 8, carry.batches)
-            forward = (*_asked(stats, sizes), *_matching(stats, sizes, batch_s))
-            return Traffic(_summed(forward), answers, 2, 1)
+            # Where no key matches, the walk ends at the owner, without an answer.
+            matching, batches = _matching(stats, stats.match, sizes, batch_s)
+            bits = stats.keys / 8 * min(1.0, batches / max(1e-9, carry.batches))
+            forward = _summed((*_asked(stats, sizes), *matching))
+            return Traffic(forward, _message(Kind.KEY_ANSWERS, bits, batches), 2, 1, (carry.batches, batches, batches))
 
 
 def _message(kind: Kind, size: float, messages: float) -> tuple[tuple[Kind, float], ...]:
@@ -141,13 +145,15 @@ def _asked(stats: JoinStats, sizes: Sizes) -> tuple[tuple[Kind, float], ...]:
     return _message(Kind.KEYS, size, stats.carry.batches)
 
 
-def _matching(stats: JoinStats, sizes: Sizes, batch_s: float) -> tuple[tuple[Kind, float], ...]:
+def _matching(
+    stats: JoinStats, match: float, sizes: Sizes, batch_s: float
+) -> tuple[tuple[tuple[Kind, float], ...], float]:
     """The rows that match, in the batches that have any. Of a head's rows some may match and others not."""
     each = max(1.0, stats.carry.rows / max(1e-9, stats.carry.heads))
-    heads = stats.carry.heads * (1 - (1 - min(1.0, stats.match)) ** each)
+    heads = stats.carry.heads * (1 - (1 - min(1.0, match)) ** each)
     batches = -expm1(-heads * batch_s) / batch_s
-    size = sizes.rows_bytes(stats.carry.rows * stats.match, heads, batches)
-    return _message(Kind.TUPLES, size, batches)
+    size = sizes.rows_bytes(stats.carry.rows * match, heads, batches)
+    return _message(Kind.TUPLES, size, batches), batches
 
 
 def _fetching(stats: JoinStats, sizes: Sizes, rate: float, keys: KeysStats, batch_s: float) -> Traffic:
@@ -159,7 +165,7 @@ def _fetching(stats: JoinStats, sizes: Sizes, rate: float, keys: KeysStats, batc
     pushed = ((Kind.SYNC, sizes.tuples_bytes(tuples - fetched, 1 / batch_s)),)
     back = (*_message(Kind.TUPLES, sizes.tuples_bytes(fetched, fetches), fetches), *pushed)
     asked_share = min(1.0, fetches / max(1e-9, stats.carry.batches))
-    return Traffic(_message(Kind.KEYS, numbers, fetches), back, asked_share, 1 + asked_share)
+    return Traffic(_message(Kind.KEYS, numbers, fetches), back, asked_share, 1 + asked_share, (fetches, fetches))
 
 
 def full_sync(rate: float, tuple_bytes: float, batch_s: float) -> tuple[tuple[Kind, float], ...]:
@@ -167,17 +173,17 @@ def full_sync(rate: float, tuple_bytes: float, batch_s: float) -> tuple[tuple[Ki
     return _message(Kind.SYNC, rate * tuple_bytes, 1 / batch_s)
 
 
-def times_sync(rate: float, batch_s: float) -> tuple[tuple[Kind, float], ...]:
-    """What W' of a count window is sent."""
-    return _message(Kind.SYNC, rate * TIME_BYTES, 1 / batch_s)
+def times_sync(rate: float, time_bytes: float, batch_s: float) -> tuple[tuple[Kind, float], ...]:
+    """What W' of a count window is sent: event times, which a holder of W' or M needs of every tuple."""
+    return _message(Kind.SYNC, rate * time_bytes, 1 / batch_s)
 
 
 def keys_sync(
-    rate: float, key_bytes: float, keys: KeysStats, batch_s: float, timed: bool
+    rate: float, key_bytes: float, time_bytes: float, keys: KeysStats, batch_s: float
 ) -> tuple[tuple[Kind, float], ...]:
     """V and M: keys that came and went; for M of a count window the times of all tuples too."""
     dead = _DEAD_BYTES + _DEAD_OUT_OF_ORDER_BYTES * (1 - min(1.0, keys.born / max(1e-9, rate)))
-    return _message(Kind.SYNC, keys.born * (key_bytes + dead) + (rate * TIME_BYTES if timed else 0.0), 1 / batch_s)
+    return _message(Kind.SYNC, keys.born * (key_bytes + dead) + rate * time_bytes, 1 / batch_s)
 
 
 def _summed(parts: tuple[tuple[Kind, float], ...]) -> tuple[tuple[Kind, float], ...]:

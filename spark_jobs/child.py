@@ -19,6 +19,7 @@ from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from spark_jobs.session import build_session
+from spark_jobs.source_child import Sources
 from spark_jobs.worker import Task
 
 JVM_DIED = 3
@@ -38,6 +39,8 @@ class Child:
             "jobs": self.jobs,
             "run": self.run,
         }
+        sources = Sources(lambda: self.spark)
+        self._do |= {"source_check": sources.check, "source_start": sources.start, "source_state": sources.state}
 
     @property
     def spark(self) -> SparkSession:
@@ -50,6 +53,7 @@ class Child:
         try:
             return {"id": number, **self._do[what](**request)}
         except Exception as error:  # the daemon decides what it means
+            self._end_if_dead()
             return {"id": number, "failed": first_lines(error)}
 
     def start(self, master: str, options: dict[str, str]) -> dict[str, Any]:
@@ -70,7 +74,20 @@ class Child:
     def run(self) -> dict[str, Any]:
         """Run it."""
         assert self._jobs is not None, "jobs comes first"
-        return {"taken": sum(self._jobs.collect())}
+        # Counted in the JVM: to collect the tasks' results would open a socket for every job.
+        self._jobs._jrdd.count()
+        return {}
+
+    def _end_if_dead(self) -> None:
+        """A Spark that cannot say that it is running will not run again: the JVM is going, or a cluster cast it off."""
+        if self._spark is None:
+            return
+        try:
+            stopped = self._spark.sparkContext._jsc.sc().isStopped()
+        except Exception:  # whatever it is, it is no answer
+            stopped = True
+        if stopped:
+            os._exit(JVM_DIED)
 
 
 def first_lines(error: Exception) -> str:

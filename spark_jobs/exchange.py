@@ -1,12 +1,13 @@
 """Where Spark's Python workers get the work of a job, and bring its answers.
 
-A job of Spark is as many tasks as there are partitions. A task is not bound to a partition: it says what its
-worker holds and is given the partition that fits best. So it does not matter which worker Spark picks for which
-task, and a worker that was replaced is just one that holds nothing. To choose well, the first task waits a little
-for the others.
+A job of Spark is as many tasks as there are partitions, and a task works on one of them: not on a certain one, but
+on the one of which its worker has the newest copy. So it does not matter which worker Spark picks for which task,
+and a worker that was replaced is just one that holds nothing. To choose well, the first task waits a little for the
+workers that took part in the last job.
 
 A partition is the state after a number of jobs. Whoever is behind is sent what it lacks, from the log; whoever is
-ahead, because its task is tried again, begins anew. Answers depend on the log alone, so the first one counts.
+ahead, because its task is tried again, begins anew. Answers depend on the log alone, so the first one counts, and it
+does no harm if a task that everybody has given up still brings one, or takes part in a later job.
 """
 
 from __future__ import annotations
@@ -16,25 +17,34 @@ import logging
 import os
 import secrets
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
 
-from spark_jobs.packing import pack, unpack
+from spark_jobs.channel import Address, Channel, admit
+from spark_jobs.packing import Message
 
 log = logging.getLogger(__name__)
 
-#: Tasks of a job start together; so long the first waits for the last, then takes what there is.
+#: Tasks of a job start together; so long the first waits for the others at most, then takes what there is.
 GATHER_S = 0.25
-_POLL_S = 0.05
+#: A task that finds nothing to do waits so long for another to fail, then leaves; if need be, the job is run again.
+HANDOVER_S = 5.0
 #: A worker that holds nothing of a partition.
 NOTHING = 0
+#: What ends the messages that bring a worker up to date: the next one is the work.
+WORK = "work"
+#: Paths of socket files may be so long, on every system.
+_PATH_BYTES_MAX = 100
 
-#: What brings a partition from the state after one job to that after another: messages for its worker.
-CatchUp = Callable[[int, int, int], Iterator[bytes]]
+#: What brings a partition from the state after some job to that before this one: messages for its worker.
+CatchUp = Callable[[int, int], Iterator[Message]]
+#: A head, and bodies.
+Answer = tuple[Any, list[memoryview]]
 
 
 @dataclass(slots=True)
@@ -42,12 +52,14 @@ class Job:
     """The work of one job; job n starts from the state after job n - 1."""
 
     number: int
-    #: For each partition its operations, packed.
-    work: list[bytes]
+    #: For each partition its operations.
+    work: list[Message]
+    catch_up: CatchUp
     #: For each partition what its worker sent back.
-    answers: dict[int, bytes] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
-    first_came: float | None = None
+    #: What went wrong at this end, if anything did.
+    trouble: Exception | None = None
 
     @property
     def open(self) -> list[int]:
@@ -59,39 +71,38 @@ class Job:
         return len(self.answers) == len(self.work)
 
 
-@dataclass(slots=True)
-class _Asking:
-    """A task that waits for a partition."""
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A worker that is connected."""
 
-    held: Mapping[int, int]
+    channel: Channel
+    held: Mapping[int, int] = field(default_factory=dict)
+    #: The last job to which it came.
+    came: int = NOTHING
     given: int | None = None
 
 
 class Exchange:
     """The daemon's end. One thread per worker that is connected."""
 
-    def __init__(self, host: str | None, folder: os.PathLike[str], catch_up: CatchUp) -> None:
+    def __init__(self, host: str | None, folder: Path) -> None:
         """``host``: where workers on other machines reach this one; None: they are on it, a socket file will do."""
         self.secret = secrets.token_bytes(32)
-        path = os.path.join(folder, "exchange")  # noqa: PTH118 - what Listener takes
-        self._listener = Listener(path if host is None else (host, 0), authkey=self.secret, backlog=64)
-        self._catch_up = catch_up
+        self._path = _socket_path(folder) if host is None else None
+        self._listener = _listen(host, self._path)
+        self.address: Address = str(self._path) if host is None else self._listener.getsockname()[:2]
         self._changed = threading.Condition()
         self._job: Job | None = None
-        self._asking: list[_Asking] = []
-        self._connections: set[Connection] = set()
+        self._asking: list[_Worker] = []
+        self._workers: set[_Worker] = set()
         self._closed = False
         threading.Thread(target=self._accept, name="exchange", daemon=True).start()
 
-    @property
-    def address(self) -> str | tuple[str, int]:
-        """Where workers connect."""
-        return self._listener.address  # type: ignore[no-any-return]
-
     def offer(self, job: Job) -> None:
-        """The work that tasks are given from now on."""
+        """The work that tasks are given from now on. Offered again, it is given to others if nobody answered yet."""
         with self._changed:
             self._job = job
+            job.taken.clear()
             self._changed.notify_all()
 
     def withdraw(self) -> None:
@@ -101,95 +112,136 @@ class Exchange:
             self._changed.notify_all()
 
     def close(self) -> None:
-        self._closed = True
-        self.withdraw()
-        self._listener.close()
+        """Let go of all workers."""
         with self._changed:
-            for connection in list(self._connections):
-                with contextlib.suppress(OSError):
-                    connection.close()
+            self._closed = True
+            self._job = None
+            for worker in self._workers:
+                worker.channel.shutdown()
+            self._changed.notify_all()
+        with contextlib.suppress(OSError):  # some systems refuse that for a listener, and wake it all the same
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # there is more in it, so it is not one that was made for this alone
+                self._path.parent.rmdir()
+
+    @property
+    def workers(self) -> int:
+        """How many are connected."""
+        return len(self._workers)
 
     def _accept(self) -> None:
         while not self._closed:
             try:
-                connection = self._listener.accept()
-            except (OSError, EOFError, AuthenticationError) as error:
+                link, _ = self._listener.accept()
+            except OSError as error:
                 if not self._closed:
-                    log.warning("a connection to the exchange was refused: %s", error)
+                    log.warning("the exchange cannot take a connection: %s", error)
+                    time.sleep(0.1)
                 continue
-            without_delay(connection)
-            threading.Thread(target=self._serve, args=(connection,), name="exchange-worker", daemon=True).start()
+            # Whoever it is, it must not keep others from connecting.
+            threading.Thread(target=self._admit, args=(link,), name="exchange-worker", daemon=True).start()
 
-    def _serve(self, connection: Connection) -> None:
-        with self._changed:
-            self._connections.add(connection)
-        try:
-            while True:
-                held, _ = unpack(connection.recv_bytes())
-                self._serve_task(connection, held)
-        except (OSError, EOFError):
-            pass  # the worker is gone; what it worked on is open again
-        finally:
+    def _admit(self, link: socket.socket) -> None:
+        with link:
+            try:
+                worker = _Worker(admit(link, self.secret))
+            except OSError as error:
+                log.warning("a connection to the exchange was refused: %s", error)
+                return
             with self._changed:
-                self._connections.discard(connection)
-            connection.close()
+                if self._closed:
+                    return
+                self._workers.add(worker)
+            try:
+                while True:
+                    worker.held, _ = worker.channel.receive()
+                    self._serve_task(worker)
+            except OSError:
+                pass  # the worker is gone; what it worked on is open again
+            finally:
+                with self._changed:
+                    self._workers.discard(worker)
+                    self._changed.notify_all()
 
-    def _serve_task(self, connection: Connection, held: Mapping[int, int]) -> None:
-        job, partition = self._choose(held)
+    def _serve_task(self, worker: _Worker) -> None:
+        job, partition = self._choose(worker)
         if job is None or partition is None:
-            connection.send_bytes(pack(None))
+            worker.channel.send(None)
             return
         try:
-            start = _start(held, partition, job)
-            connection.send_bytes(pack((partition, start, job.number)))
-            for message in self._catch_up(partition, start, job.number - 1):
-                connection.send_bytes(message)
-            connection.send_bytes(pack("now"))
-            connection.send_bytes(job.work[partition])
-            answer = connection.recv_bytes()
+            answer = _work_on(worker, job, partition)
             with self._changed:
                 job.answers.setdefault(partition, answer)
+            worker.channel.send(None)
+        except Exception as error:
+            if not isinstance(error, ConnectionError):
+                log.warning("partition %d of job %d could not be served: %s", partition, job.number, error)
+                job.trouble = error
+            raise
         finally:
             with self._changed:
                 job.taken.discard(partition)
                 self._changed.notify_all()
 
-    def _choose(self, held: Mapping[int, int]) -> tuple[Job | None, int | None]:
-        """The partition for a task whose worker holds these; None when there is nothing to do."""
-        me = _Asking(held)
+    def _choose(self, worker: _Worker) -> tuple[Job | None, int | None]:
+        """The partition for a task on this worker; None when there is nothing to do."""
         with self._changed:
             job = self._job
-            if job is None or not job.open:
-                return job, None
-            self._asking.append(me)
-            if job.first_came is None:
-                job.first_came = time.monotonic()
+            if job is None:
+                return None, None
+            worker.came, worker.given = job.number, None
+            self._asking.append(worker)
+            came_s = time.monotonic()
             try:
-                while me.given is None and self._job is job and job.open:
-                    waited = time.monotonic() - job.first_came
-                    if len(self._asking) >= len(job.open) or waited >= GATHER_S:
+                while worker.given is None and self._job is job and not job.done:
+                    waited = time.monotonic() - came_s
+                    if not job.open:
+                        # Others work on all that is left. This task may be there because one of them died.
+                        if waited >= HANDOVER_S:
+                            break
+                        self._changed.wait(HANDOVER_S - waited)
+                    elif waited >= GATHER_S or not self._worth_waiting(job):
                         self._match(job)
-                        self._changed.notify_all()
                     else:
-                        self._changed.wait(min(_POLL_S, GATHER_S - waited))
+                        self._changed.wait(GATHER_S - waited)
             finally:
-                if me in self._asking:
-                    self._asking.remove(me)
-            return job, me.given
+                if worker in self._asking:
+                    self._asking.remove(worker)
+                # Whoever waits for this one need not any more.
+                self._changed.notify_all()
+            return job, worker.given
+
+    def _worth_waiting(self, job: Job) -> bool:
+        """Whether somebody who probably holds a part of it may still come, and there is something left for it."""
+        awaited = any(worker.came == job.number - 1 for worker in self._workers)
+        return awaited and len(self._asking) < len(job.open)
 
     def _match(self, job: Job) -> None:
         """Give every waiting task a partition: first to those that hold the newest state of one."""
         wishes = sorted(
-            (-_start(asking.held, number, job), place, number)
-            for place, asking in enumerate(self._asking)
+            (-_start(worker.held, number, job), place, number)
+            for place, worker in enumerate(self._asking)
             for number in job.open
         )
         for _, place, number in wishes:
-            asking = self._asking[place]
-            if asking.given is None and number not in job.taken:
-                asking.given = number
+            worker = self._asking[place]
+            if worker.given is None and number not in job.taken:
+                worker.given = number
                 job.taken.add(number)
-        self._asking = [asking for asking in self._asking if asking.given is None]
+        self._asking = [worker for worker in self._asking if worker.given is None]
+
+
+def _work_on(worker: _Worker, job: Job, partition: int) -> Answer:
+    start = _start(worker.held, partition, job)
+    channel, work = worker.channel, job.work[partition]
+    channel.send((partition, start, job.number))
+    for message in job.catch_up(partition, start):
+        channel.send(message.head, message.bodies)
+    channel.send((WORK, work.head), work.bodies)
+    return channel.receive()
 
 
 def _start(held: Mapping[int, int], partition: int, job: Job) -> int:
@@ -198,8 +250,22 @@ def _start(held: Mapping[int, int], partition: int, job: Job) -> int:
     return state if state < job.number else NOTHING
 
 
-def without_delay(connection: Connection) -> None:
-    """Send small messages at once, on TCP."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as link:
-        if link.family != socket.AF_UNIX:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def _listen(host: str | None, path: Path | None) -> socket.socket:
+    if path is None:
+        family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
+        return socket.create_server((host or "", 0), family=family, backlog=64)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(path))
+        listener.listen(64)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _socket_path(folder: Path) -> Path:
+    path = folder / "exchange"
+    if len(os.fsencode(path)) > _PATH_BYTES_MAX:
+        path = Path(tempfile.mkdtemp(prefix="narrows-")) / "exchange"
+    return path

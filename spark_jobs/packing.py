@@ -1,24 +1,15 @@
-"""Operations and answers as bytes, between the daemon and Spark's Python workers.
-
-A message is a small pickled head and Arrow IPC streams. It travels only on the exchange, where both ends
-have proved that they know the secret, so unpickling is no more than running our own code.
-"""
+"""Operations and answers as messages between the daemon and Spark's Python workers: a small head, Arrow IPC streams."""
 
 from __future__ import annotations
 
 import dataclasses
-import pickle
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from node.core.engine import Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe
-
-_COUNT = struct.Struct("<I")
-_LENGTH = struct.Struct("<Q")
+from spark_jobs.channel import Body
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +20,12 @@ class Numbered:
     op: Op
 
 
-def pack(head: object, bodies: Sequence[bytes | memoryview] = ()) -> bytes:
-    """A message of a head and some bodies."""
-    first = pickle.dumps(head, protocol=5)
-    lengths = [_LENGTH.pack(len(part)) for part in (first, *bodies)]
-    return b"".join((_COUNT.pack(1 + len(bodies)), *lengths, first, *bodies))
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is sent at once."""
 
-
-def unpack(message: bytes) -> tuple[Any, list[memoryview]]:
-    """The head and the bodies of a message."""
-    view = memoryview(message)
-    (count,) = _COUNT.unpack_from(view)
-    start = _COUNT.size + count * _LENGTH.size
-    parts = []
-    for number in range(count):
-        (length,) = _LENGTH.unpack_from(view, _COUNT.size + number * _LENGTH.size)
-        parts.append(view[start : start + length])
-        start += length
-    return pickle.loads(parts[0]), parts[1:]  # noqa: S301 - both ends know the secret
+    head: object
+    bodies: Sequence[Body] = ()
 
 
 def pack_rows(rows: pa.RecordBatch) -> memoryview:
@@ -57,21 +36,20 @@ def pack_rows(rows: pa.RecordBatch) -> memoryview:
     return memoryview(stream.getvalue())
 
 
-def unpack_rows(body: bytes | memoryview) -> pa.RecordBatch:
+def unpack_rows(body: Body) -> pa.RecordBatch:
     """What ``pack_rows`` packed."""
     with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
         return reader.read_next_batch()
 
 
-def pack_ops(ops: Sequence[tuple[Numbered, memoryview | None]]) -> bytes:
+def pack_ops(ops: Sequence[tuple[Numbered, memoryview | None]]) -> Message:
     """Operations; those with rows come without them, with their packed rows beside."""
-    bodies = [rows for _, rows in ops if rows is not None]
-    return pack([(numbered.group, numbered.op, rows is not None) for numbered, rows in ops], bodies)
+    head = [(numbered.group, numbered.op, rows is not None) for numbered, rows in ops]
+    return Message(head, [rows for _, rows in ops if rows is not None])
 
 
-def unpack_ops(message: bytes) -> list[Numbered]:
+def unpack_ops(head: Sequence[tuple[int, Op, bool]], bodies: Sequence[Body]) -> list[Numbered]:
     """What ``pack_ops`` packed, whole again."""
-    head, bodies = unpack(message)
     remaining = iter(bodies)
     return [Numbered(group, with_rows(op, unpack_rows(next(remaining))) if rows else op) for group, op, rows in head]
 

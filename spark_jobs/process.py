@@ -28,8 +28,13 @@ log = logging.getLogger(__name__)
 #: While a request takes longer than this, the log says so now and then.
 _SLOW_S = 30.0
 _STOP_GRACE_S = 10.0
+#: So often it is tried to start Spark again, and then not for a while.
 RESTARTS_MAX = 3
+_GIVEN_UP_S = 60.0
 _TAIL_LINES = 15
+_TAIL_BYTES = 1 << 16
+
+Reply = dict[str, Any]
 
 
 class SparkError(NarrowsError):
@@ -54,6 +59,84 @@ class SparkSettings:
         return self.master.startswith("local")
 
 
+class _Child:
+    """One child process, and what was asked of it. When it ends, everybody who still waits is told."""
+
+    def __init__(self, command: list[str], log_path: Path, died: Callable[[int | None], SparkDiedError]) -> None:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYSPARK_PYTHON": sys.executable}
+        environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        self._died = died
+        self._waiting: dict[int, Future[Reply]] = {}
+        self._requests = 0
+        self._ended = False
+        self._changing = threading.Lock()
+        with log_path.open("ab") as spark_log:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=spark_log,
+                text=True,
+                env=environment,
+                # A terminal's interrupt goes to the daemon, which stops this in order.
+                start_new_session=True,
+            )
+        self.pid = self._popen.pid
+        threading.Thread(target=self._listen, name="spark-replies", daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        return self._popen.poll() is None
+
+    def ask(self, request: Mapping[str, Any]) -> Future[Reply]:
+        """Send a request. Raises SparkDiedError if there is nobody any more."""
+        answer: Future[Reply] = Future()
+        assert self._popen.stdin is not None
+        with self._changing:
+            if self._ended or not self.alive:
+                raise self._died(self._popen.returncode)
+            self._requests += 1
+            self._waiting[self._requests] = answer
+            try:
+                self._popen.stdin.write(json.dumps({"id": self._requests, **request}) + "\n")
+                self._popen.stdin.flush()
+            except (OSError, ValueError):  # the pipe is broken, or closed by ``end``
+                del self._waiting[self._requests]
+                raise self._died(self._popen.poll()) from None
+        return answer
+
+    def end(self) -> None:
+        """Kindly first."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(OSError):  # it is gone already
+            self._popen.stdin.close()
+        try:
+            self._popen.wait(_STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+
+    def _listen(self) -> None:
+        assert self._popen.stdout is not None
+        with self._popen.stdout as replies:
+            for line in replies:
+                try:
+                    reply = json.loads(line)
+                    with self._changing:
+                        waiting = self._waiting.pop(reply["id"])
+                except (ValueError, KeyError, TypeError):
+                    log.warning("a reply of Spark's process must be JSON with the id of a request; got %r", line[:200])
+                else:
+                    waiting.set_result(reply)
+        code = self._popen.wait()
+        with self._changing:
+            self._ended = True
+            left = list(self._waiting.values())
+            self._waiting.clear()
+        for waiting in left:
+            waiting.set_exception(self._died(code))
+
+
 class SparkProcess:
     """One site's Spark. Requests may come from several threads."""
 
@@ -64,13 +147,13 @@ class SparkProcess:
         self.version = ""
         self._folder = folder
         self._log_path = folder / "spark.log"
-        self._child: subprocess.Popen[str] | None = None
-        self._waiting: dict[int, Future[dict[str, Any]]] = {}
-        self._requests = 0
-        self._sending = threading.Lock()
-        self._restarting = threading.Lock()
-        self._restarts = 0
-        #: What has to be said to a Spark that was started again, in order.
+        self._child: _Child | None = None
+        #: Taken again by what is said to a Spark that was started again.
+        self._restarting = threading.RLock()
+        #: When it was last given up to start it again.
+        self._given_up_s: float | None = None
+        #: What the tasks of jobs are told, and what else has to be said to a Spark that was started again, in order.
+        self._serve_jobs: Callable[[], object] | None = None
         self._after_start: list[Callable[[], object]] = []
         self._stopped = False
 
@@ -79,15 +162,28 @@ class SparkProcess:
         check_java(self.settings.site)
         began = time.monotonic()
         log.info("site %s: starting Spark, master %s; this takes a while", self.settings.site, self.settings.master)
-        self._spawn()
-        ready = self._request("start", master=self.settings.master, options=dict(self.settings.options))
+        command = [sys.executable, "-m", "spark_jobs.child", str(self._folder)]
+        child = self._child = _Child(command, self._log_path, self._died)
+        try:
+            if self._stopped:
+                raise SparkError(f"site {self.settings.site}: Spark is stopped")
+            ready = self._request("start", master=self.settings.master, options=dict(self.settings.options))
+        except BaseException:
+            # What did not come up must not be taken for what did.
+            child.end()
+            raise
         self.parallelism, self.version = ready["parallelism"], ready["version"]
         took = time.monotonic() - began
         log.info("site %s: Spark %s is ready after %.1f s", self.settings.site, self.version, took)
 
     def serve_jobs(self, address: object, secret: bytes, partitions: int) -> None:
-        """What the tasks of every job are told; also after Spark was started again."""
-        self.on_start(lambda: self._request("jobs", address=address, secret=secret.hex(), partitions=partitions))
+        """What the tasks of every job are told; also after Spark was started again. It replaces what they were told."""
+
+        def tell() -> object:
+            return self._request("jobs", address=address, secret=secret.hex(), partitions=partitions)
+
+        tell()
+        self._serve_jobs = tell
 
     def on_start(self, tell: Callable[[], object]) -> None:
         """Tell Spark something now, and whenever it was started again."""
@@ -96,38 +192,54 @@ class SparkProcess:
 
     def run_job(self) -> None:
         """One job whose tasks take what the exchange offers."""
+        self._wait_for_restart()
         self._request("run")
-        self._restarts = 0
 
-    def request(self, what: str, **arguments: Any) -> dict[str, Any]:
+    def request(self, what: str, **arguments: Any) -> Reply:
         """Ask the child something; raises SparkError with its reason, SparkDiedError if it is gone."""
+        self._wait_for_restart()
         return self._request(what, **arguments)
 
     def restart(self) -> None:
-        """Start Spark again after it died. Raises SparkError when that does not help."""
+        """Start Spark again after it died. Raises SparkError when that does not help.
+
+        After it was given up, a minute passes before it is tried again: each try takes long, and somebody waits.
+        """
         with self._restarting:
-            if self._child is not None and self._child.poll() is None:
+            if self._child is not None and self._child.alive:
                 return  # somebody else did
-            while True:
-                self._restarts += 1
-                if self._stopped or self._restarts > RESTARTS_MAX:
-                    raise SparkError(
-                        f"site {self.settings.site}: Spark died {self._restarts} times in a row{self._tail()}"
-                    )
+            now = time.monotonic()
+            if self._given_up_s is not None and now - self._given_up_s < _GIVEN_UP_S:
+                raise SparkError(f"site {self.settings.site}: Spark is dead, and could not be started again just now")
+            reason: NarrowsError | None = None
+            for _ in range(RESTARTS_MAX):
+                if self._stopped:
+                    raise SparkError(f"site {self.settings.site}: Spark is stopped")
                 try:
-                    self._reap()
-                    self.start()
-                    for tell in self._after_start:
-                        tell()
-                except SparkDiedError as error:
+                    self._start_again()
+                except NarrowsError as error:
                     log.warning("%s", error)
+                    reason = error
                 else:
+                    self._given_up_s = None
                     return
+            self._given_up_s = time.monotonic()
+            raise SparkError(
+                f"site {self.settings.site}: Spark died and did not come back in {RESTARTS_MAX} tries: {reason}"
+            )
 
     def stop(self) -> None:
-        """End it, kindly first."""
+        """End it, kindly first. Whoever waits for it is told that it died; it is not started again."""
         self._stopped = True
-        self._reap()
+        # First this: it ends what others wait for, and one of them may be starting it again.
+        self._end()
+        with self._restarting:
+            self._end()
+
+    def _wait_for_restart(self) -> None:
+        """A Spark that somebody else starts again must first be told everything: joins and sources share it."""
+        with self._restarting:
+            pass
 
     @property
     def pid(self) -> int:
@@ -135,59 +247,32 @@ class SparkProcess:
         assert self._child is not None
         return self._child.pid
 
-    def _spawn(self) -> None:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYSPARK_PYTHON": sys.executable}
-        environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        with self._log_path.open("ab") as spark_log:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "spark_jobs.child", str(self._folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=spark_log,
-                text=True,
-                env=environment,
-                # A terminal's interrupt goes to the daemon, which stops this in order.
-                start_new_session=True,
-            )
-        self._child = child
-        threading.Thread(target=self._listen, args=(child,), name="spark-replies", daemon=True).start()
+    def _start_again(self) -> None:
+        self._end()
+        self.start()
+        try:
+            for tell in [*filter(None, [self._serve_jobs]), *self._after_start]:
+                tell()
+        except BaseException:
+            self._end()
+            raise
 
-    def _listen(self, child: subprocess.Popen[str]) -> None:
-        assert child.stdout is not None
-        for line in child.stdout:
-            reply = json.loads(line)
-            waiting = self._waiting.pop(reply["id"], None)
-            if waiting is not None:
-                waiting.set_result(reply)
-        child.wait()
-        with self._sending:
-            if child is self._child:
-                left, self._waiting = self._waiting, {}
-                for waiting in left.values():
-                    waiting.set_exception(self._died(child.returncode))
+    def _end(self) -> None:
+        if self._child is not None:
+            self._child.end()
 
     def _died(self, code: int | None) -> SparkDiedError:
         return SparkDiedError(f"site {self.settings.site}: Spark's process ended with code {code}{self._tail()}")
 
-    def _request(self, what: str, **arguments: Any) -> dict[str, Any]:
-        answer: Future[dict[str, Any]] = Future()
-        with self._sending:
-            child = self._child
-            if child is None or child.poll() is not None:
-                raise self._died(None if child is None else child.returncode)
-            assert child.stdin is not None
-            self._requests += 1
-            number = self._requests
-            self._waiting[number] = answer
-            try:
-                child.stdin.write(json.dumps({"id": number, "do": what, **arguments}) + "\n")
-                child.stdin.flush()
-            except OSError:
-                self._waiting.pop(number, None)
-                raise self._died(child.poll()) from None
-        return self._checked(what, self._await(what, answer))
+    def _request(self, what: str, **arguments: Any) -> Reply:
+        if self._child is None:
+            raise SparkDiedError(f"site {self.settings.site}: Spark was asked {what!r} before it was started")
+        reply = self._await(what, self._child.ask({"do": what, **arguments}))
+        if "failed" in reply:
+            raise SparkError(f"site {self.settings.site}: Spark refused {what!r}: {reply['failed']}")
+        return reply
 
-    def _await(self, what: str, answer: Future[dict[str, Any]]) -> Mapping[str, Any]:
+    def _await(self, what: str, answer: Future[Reply]) -> Reply:
         began = time.monotonic()
         while True:
             try:
@@ -196,28 +281,12 @@ class SparkProcess:
                 waited = time.monotonic() - began
                 log.warning("site %s: Spark has been at %r for %.0f s", self.settings.site, what, waited)
 
-    def _checked(self, what: str, reply: Mapping[str, Any]) -> dict[str, Any]:
-        if "failed" in reply:
-            raise SparkError(f"site {self.settings.site}: Spark refused {what!r}: {reply['failed']}")
-        return dict(reply)
-
     def _tail(self) -> str:
         """The end of Spark's own log, for messages."""
         try:
-            lines = self._log_path.read_text(errors="replace").strip().splitlines()
+            with self._log_path.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+                lines = file.read().decode(errors="replace").strip().splitlines()
         except OSError:
             return ""
         return "; its last words:\n  " + "\n  ".join(lines[-_TAIL_LINES:]) if lines else ""
-
-    def _reap(self) -> None:
-        child = self._child
-        if child is None:
-            return
-        if child.stdin is not None and not child.stdin.closed:
-            with contextlib.suppress(OSError):  # it is gone already
-                child.stdin.close()
-        try:
-            child.wait(_STOP_GRACE_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()

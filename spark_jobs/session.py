@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 #: Packages that Python workers on other machines are sent.
 _PACKAGES = ("planner", "node", "spark_jobs")
-_LOCAL = re.compile(r"local\[(\d+|\*)\]")
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
 def build_session(master: str, options: dict[str, str], folder: Path) -> SparkSession:
@@ -30,13 +30,13 @@ def build_session(master: str, options: dict[str, str], folder: Path) -> SparkSe
 def _tolerant(master: str) -> str:
     """In local mode Spark gives up at the first failure of a task unless told otherwise."""
     match = _LOCAL.fullmatch(master)
-    return f"local[{match[1]},4]" if match else master
+    return f"local[{match[1] or 1},4]" if match else master
 
 
 def _settings(folder: Path) -> dict[str, str]:
     return {
         "spark.driver.memory": f"{_driver_megabytes()}m",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # What the driver remembers of the past must not grow: there is a job every tick, for ever.

@@ -6,19 +6,21 @@ the next one. It is a copy of what the log says, never the only one.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Client, Connection
 
 import pyarrow as pa
 
-from node.core.engine import Append, CloseWindow, Expire, OpenWindow
+from node.core.engine import Append, CloseWindow, Expire, Op, OpenWindow, Question
 from node.engine.native import NativeEngine
-from spark_jobs.exchange import NOTHING, without_delay
-from spark_jobs.packing import Numbered, pack, pack_rows, unpack, unpack_ops, unpack_rows
+from spark_jobs.channel import Address, Channel, connect
+from spark_jobs.exchange import NOTHING, WORK
+from spark_jobs.packing import Message, Numbered, pack_rows, unpack_ops, unpack_rows
 
-Address = str | tuple[str, int]
+#: A copy that was not asked for in so many jobs belongs to somebody else now, and takes memory for nothing.
+STALE_JOBS = 32
 
 
 @dataclass(slots=True)
@@ -28,125 +30,169 @@ class Partition:
     job: int = NOTHING
     engine: NativeEngine = field(default_factory=NativeEngine)
     windows: set[str] = field(default_factory=set)
+    #: Windows that lack something, and why. Whoever asks them is told.
+    broken: dict[str, str] = field(default_factory=dict)
 
 
-_held: dict[tuple[Address, int], Partition] = {}
-_links: dict[tuple[Address, int], Connection] = {}
+@dataclass(slots=True)
+class _Copies:
+    """What this process holds of one engine's windows."""
+
+    owner: tuple[Address, int]
+    channel: Channel
+    partitions: dict[int, Partition] = field(default_factory=dict)
+
+
+#: None or one: an engine that is new takes the place of the one before.
+_copies: list[_Copies] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The task of every job: take partitions until there are none left, and say how many they were."""
+    """The task of every job: work on one partition, if there is one left."""
 
     address: Address
     secret: bytes
 
     def __call__(self, _: Iterable[int]) -> Iterable[int]:
-        link = _link(self.address, self.secret)
+        copies = _copies_of(self.address, self.secret)
         try:
-            yield _take_all(self.address, link)
+            yield _take_one(copies)
         except BaseException:
             # What is half done must not be taken for done.
-            _forget(self.address)
+            _forget()
             raise
 
 
-def _link(address: Address, secret: bytes) -> Connection:
-    """The connection of this process; a forked one must not use its parent's."""
-    me = address, os.getpid()
-    link = _links.get(me)
-    if link is None:
-        link = _links[me] = Client(address, authkey=secret)
-        without_delay(link)
-    return link
+def _copies_of(address: Address, secret: bytes) -> _Copies:
+    # A forked process must not use the connection of its parent.
+    owner = address, os.getpid()
+    if not _copies or _copies[0].owner != owner:
+        _forget()
+        _copies.append(_Copies(owner, connect(address, secret)))
+    return _copies[0]
 
 
-def _forget(address: Address) -> None:
-    _held.clear()
-    link = _links.pop((address, os.getpid()), None)
-    if link is not None:
-        link.close()
+def _forget() -> None:
+    while _copies:
+        _copies.pop().channel.close()
 
 
-def _take_all(address: Address, link: Connection) -> int:
-    taken = 0
-    while True:
-        link.send_bytes(pack({number: part.job for (owner, number), part in _held.items() if owner == address}))
-        given, _ = unpack(link.recv_bytes())
-        if given is None:
-            return taken
-        number, start, job = given
-        part = _held.pop((address, number), None)
-        if part is None or start == NOTHING:
-            part = Partition()
-        catch_up(part, link)
-        answer, intact = perform(part, unpack_ops(link.recv_bytes()))
-        part.job = job
-        if intact:
-            _held[address, number] = part
-        link.send_bytes(answer)
-        taken += 1
+def _take_one(copies: _Copies) -> int:
+    held, channel = copies.partitions, copies.channel
+    channel.send({number: part.job for number, part in held.items()})
+    given, _ = channel.receive()
+    if given is None:
+        return 0
+    number, start, job = given
+    part = held.pop(number, None)
+    if part is None or start == NOTHING:
+        part = Partition()
+    work = catch_up(part, channel)
+    answer = perform(part, work)
+    part.job = job
+    held[number] = part
+    channel.send(answer.head, answer.bodies)
+    # The task must not be over before its answer is taken: the daemon would think there is none.
+    channel.receive()
+    for other in [other for other, copy in held.items() if copy.job < job - STALE_JOBS]:
+        del held[other]
+    return 1
 
 
-def catch_up(part: Partition, link: Connection) -> None:
-    """Take what the log has beyond this partition's state.
+def catch_up(part: Partition, channel: Channel) -> list[Numbered]:
+    """Take what the log has beyond this partition's state, up to the work that comes after it.
 
     First a list of the windows that are open, then rows, then the bounds before which all is expired.
     """
     while True:
-        head, bodies = unpack(link.recv_bytes())
-        if head == "now":
-            return
-        what, content = head
+        (what, content), bodies = channel.receive()
+        if what == WORK:
+            return unpack_ops(content, bodies)
         if what == "windows":
             _open_and_close(part, content)
         elif what == "rows":
-            rows = [unpack_rows(body) for body in bodies]
-            part.engine.run([Append(content, rows[0] if len(rows) == 1 else pa.concat_batches(rows))])
+            _append_all(part, content, [unpack_rows(body) for body in bodies])
         else:
-            part.engine.run([Expire(window, before) for window, before in content])
+            for window, before in content:
+                _change(part, Expire(window, before))
 
 
-def _open_and_close(part: Partition, opens: list[OpenWindow]) -> None:
+def _append_all(part: Partition, window: str, batches: Sequence[pa.RecordBatch]) -> None:
+    with contextlib.suppress(pa.ArrowNotImplementedError):  # for some types there is no such thing; one by one will do
+        batches = [pa.concat_batches(batches)]
+    for rows in batches:
+        _change(part, Append(window, rows))
+
+
+def _open_and_close(part: Partition, opens: Sequence[OpenWindow]) -> None:
     names = {op.window for op in opens}
-    part.engine.run([CloseWindow(window) for window in sorted(part.windows - names)])
-    part.engine.run([op for op in opens if op.window not in part.windows])
-    part.windows = names
+    for window in sorted(part.windows - names):
+        _change(part, CloseWindow(window))
+    for op in opens:
+        if op.window not in part.windows:
+            _change(part, op)
 
 
-def perform(part: Partition, ops: list[Numbered]) -> tuple[bytes, bool]:
-    """Do the operations; the message with the answers, and whether the partition is what the log says it should be.
+def perform(part: Partition, work: Sequence[Numbered]) -> Message:
+    """Do the operations; the message with the answers.
 
-    A group that fails is the failure of its query, not of the job.
+    A group whose question fails is the failure of its query, not of the job. What it changes is changed all the
+    same: the log has it, others may ask for it.
     """
     failed: dict[int, str] = {}
     head: list[tuple[int, int]] = []
     bodies: list[memoryview] = []
-    for group, neighbours in _neighbours(ops):
-        members = [numbered for numbered in neighbours if group not in failed or isinstance(numbered.op, CloseWindow)]
-        try:
-            answers = part.engine.run([numbered.op for numbered in members])
-        except Exception as error:  # whatever it is, it belongs to that query
-            failed[group] = f"{type(error).__name__}: {error}"
-            continue
-        bodies += [pack_rows(rows) for rows in answers]
-        head.append((group, len(answers)))
-        _note_windows(part, members)
-    sizes = {window: (part.engine.rows(window), part.engine.nbytes(window)) for window in sorted(part.windows)}
-    return pack((head, failed, sizes), bodies), not failed
+    for group, ops in _neighbours(work):
+        if not isinstance(ops[0], Question):
+            for op in ops:
+                _change(part, op)
+        elif group not in failed:
+            try:
+                answers = [pack_rows(rows) for rows in _ask(part, ops)]
+            except MemoryError:
+                raise  # another try, in another worker, may do better
+            except Exception as error:  # whatever it is, it belongs to that query
+                failed[group] = f"{type(error).__name__}: {error}"
+            else:
+                bodies += answers
+                head.append((group, len(answers)))
+    touched = sorted({numbered.op.window for numbered in work} & part.windows)
+    sizes = {window: (part.engine.rows(window), part.engine.nbytes(window)) for window in touched}
+    return Message((head, failed, sizes), bodies)
 
 
-def _neighbours(ops: list[Numbered]) -> Iterator[tuple[int, list[Numbered]]]:
+def _ask(part: Partition, ops: Sequence[Op]) -> list[pa.RecordBatch]:
+    for op in ops:
+        if op.window in part.broken:
+            raise ValueError(f"the window lacks rows that it should have: {part.broken[op.window]}")
+    return part.engine.run(ops)
+
+
+def _change(part: Partition, op: Op) -> None:
+    """Operations without an answer. One that fails leaves a window that nobody may ask any more."""
+    try:
+        part.engine.run([op])
+    except MemoryError:
+        raise
+    except Exception as error:
+        part.broken[op.window] = f"{type(error).__name__}: {error}"
+    else:
+        if isinstance(op, OpenWindow):
+            part.windows.add(op.window)
+    if isinstance(op, CloseWindow):
+        part.windows.discard(op.window)
+        part.broken.pop(op.window, None)
+
+
+def _neighbours(work: Sequence[Numbered]) -> Iterator[tuple[int, list[Op]]]:
+    """Neighbours of one group, questions and changes apart."""
     start = 0
-    for place in range(1, len(ops) + 1):
-        if place == len(ops) or ops[place].group != ops[start].group:
-            yield ops[start].group, ops[start:place]
+    for place in range(1, len(work) + 1):
+        if place == len(work) or _kind(work[place]) != _kind(work[start]):
+            yield work[start].group, [numbered.op for numbered in work[start:place]]
             start = place
 
 
-def _note_windows(part: Partition, members: list[Numbered]) -> None:
-    for numbered in members:
-        if isinstance(numbered.op, OpenWindow):
-            part.windows.add(numbered.op.window)
-        elif isinstance(numbered.op, CloseWindow):
-            part.windows.discard(numbered.op.window)
+def _kind(numbered: Numbered) -> tuple[int, bool]:
+    return numbered.group, isinstance(numbered.op, Question)

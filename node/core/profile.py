@@ -36,8 +36,11 @@ _MEASURED_ROWS_MAX = 2**16
 _MEASURED_BATCHES_MAX = 64
 #: Sketches on the wire: about this share of what the sample would weigh there, within bounds. A key costs so much.
 _SKETCH_SHARE = 0.01
-_SKETCH_KEYS_MIN, _SKETCH_KEYS_MAX = 128, 1024
+_SKETCH_KEYS_MIN, _SKETCH_KEYS_MAX = 128, 512
 _SKETCH_KEY_BYTES = 5
+#: Of a small sample fewer: what is at stake is little, and planning must not cost more than it can save.
+_SMALL_SHARE = 0.1
+_SMALL_KEYS_MIN = 32
 #: Beyond this, some 36,000 years, times are not kept.
 _TIME_MAX_US = 2**60
 _UPPER_HALF = np.uint64(0xFFFFFFFF00000000)
@@ -166,8 +169,9 @@ def for_the_wire(profile: StreamProfile, tau_us: int) -> StreamProfile:
     Sketches lose the keys with the largest hashes, and their times are rounded down to whole ticks.
     """
     sample_bytes = profile.rows * sum(profile.column_bytes.values())
-    keys = sample_bytes * _SKETCH_SHARE / _SKETCH_KEY_BYTES / max(1, len(profile.keys))
-    keys_max = round(min(_SKETCH_KEYS_MAX, max(_SKETCH_KEYS_MIN, keys)))
+    keys = sample_bytes / _SKETCH_KEY_BYTES / max(1, len(profile.keys))
+    least = max(_SMALL_KEYS_MIN, min(_SKETCH_KEYS_MIN, keys * _SMALL_SHARE))
+    keys_max = round(min(_SKETCH_KEYS_MAX, max(least, keys * _SKETCH_SHARE)))
     return replace(profile, keys={names: _cut(sketch, keys_max, tau_us) for names, sketch in profile.keys.items()})
 
 

@@ -1,4 +1,4 @@
-"""Makes profiles of streams beside the event loop, from batches that were read or from a look into the file."""
+"""Makes profiles of streams beside the event loop, from batches that were read or from a look into the source."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from node.core.declared import with_declared
 from node.core.effects import MeasureStream
 from node.core.events import StreamMeasured
 from node.core.profile import profile_of, sample_of
-from node.io.replay import Replay
+from node.io.source import Source
 from planner.errors import NarrowsError
 
 log = logging.getLogger(__name__)
 
 
-def measure(effect: MeasureStream, replay: Replay, tau_ms: int) -> StreamMeasured:
+def measure(effect: MeasureStream, source: Source, tau_ms: int) -> StreamMeasured:
     """Answer the effect. Blocking: some tenths of a second for a large sample."""
     try:
-        sample = sample_of(effect.batches) if effect.batches else replay.peek()
+        sample = sample_of(effect.batches) if effect.batches else source.peek()
         profile = profile_of(effect.query, effect.alias, tau_ms, sample)
         passed = profile.rows / max(1, sample.rows.num_rows)
-        profile = with_declared(profile, replay.declared, passed, 1000 * tau_ms)
+        profile = with_declared(profile, source.declared, passed, 1000 * tau_ms)
     except NarrowsError as error:
         return StreamMeasured(effect.request_id, effect.alias, None, f"it cannot be measured: {error}")
     except Exception as error:  # whatever it is, the query can be planned without

@@ -1,8 +1,9 @@
-"""Reads a source for the core: as fast as it asks, or paced by the clock."""
+"""Replays a file for the core: as fast as it asks, or paced by the clock."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from node.core.events import RowsArrived, SourceFailed
 from node.core.profile import Sample
 from node.core.recent import SAMPLE_BYTES_MAX, SAMPLE_ROWS_MAX
 from node.core.stream import LocalStream
-from node.io.sources import SourceError, open_source
+from node.io.sources import ReplaySource, SourceError, open_source
 
 #: Rows per read at full speed: large enough that a batch is worth its message, small enough to overlap work.
 READ_ROWS = 16_384
@@ -22,7 +23,7 @@ PACED_ROWS = 65_536
 
 
 class Replay:
-    """One stream's file, read on demand. Blocking: one worker thread calls it at a time."""
+    """A ``Source``: one stream's file, read on demand."""
 
     def __init__(self, config: StreamConfig, tau_ms: int, speed: float | None) -> None:
         self._config = config
@@ -67,22 +68,31 @@ class Replay:
 
         Raises SourceError if the file cannot be read. Unlike ``read``, any thread may call this.
         """
-        batches: list[pa.RecordBatch] = []
-        times: list[pa.Array] = []
         with open_source(self._config) as source:
-            rows, nbytes, ended = 0, 0, False
-            while not ended and rows < SAMPLE_ROWS_MAX and nbytes < SAMPLE_BYTES_MAX:
-                chunk = source.read(READ_ROWS)
-                ended = chunk.ended
-                valid = chunk.ts.is_valid()
-                batches.append(chunk.rows.filter(valid))
-                times.append(chunk.ts.drop_null())
-                rows, nbytes = rows + chunk.rows.num_rows, nbytes + chunk.rows.nbytes
-        taken = pa.concat_batches(batches)
-        ts = np.concatenate([part.to_numpy() for part in times])
-        order = np.argsort(ts, kind="stable")
-        per_batch = None if self._speed is not None else max(1.0, min(READ_ROWS, len(ts)))
-        return Sample(taken.take(pa.array(order)), ts[order], per_batch)
+            return sample_of_sources([source], None if self._speed is not None else READ_ROWS)
 
     def close(self) -> None:
         self._source.close()
+
+
+def sample_of_sources(sources: Iterable[ReplaySource], batch_rows: int | None) -> Sample:
+    """The first rows of files that follow one another, up to what is enough to measure a stream by.
+
+    ``batch_rows``: how many rows a batch of the core has, if that does not depend on the clock.
+    """
+    batches: list[pa.RecordBatch] = []
+    times: list[pa.Array] = []
+    rows, nbytes = 0, 0
+    for source in sources:
+        ended = False
+        while not ended and rows < SAMPLE_ROWS_MAX and nbytes < SAMPLE_BYTES_MAX:
+            chunk = source.read(READ_ROWS)
+            ended = chunk.ended
+            batches.append(chunk.rows.filter(chunk.ts.is_valid()))
+            times.append(chunk.ts.drop_null())
+            rows, nbytes = rows + chunk.rows.num_rows, nbytes + chunk.rows.nbytes
+    taken = pa.concat_batches(batches)
+    ts = np.concatenate([part.to_numpy() for part in times])
+    order = np.argsort(ts, kind="stable")
+    per_batch = None if batch_rows is None else max(1.0, min(batch_rows, len(ts)))
+    return Sample(taken.take(pa.array(order)), ts[order], per_batch)

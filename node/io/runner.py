@@ -28,7 +28,7 @@ from node.io.engine_thread import EngineThread
 from node.io.late import LateFiles
 from node.io.measure import measure
 from node.io.queries import Queries
-from node.io.replay import Replay
+from node.io.source import Source
 from node.io.transport import Transport
 from node.stack import CloseConnection, Input, Output, SendFrame, Stack, TimePassed
 from planner.model import JoinQuery
@@ -52,18 +52,18 @@ class Runner:
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        # A paced source sleeps in its thread, so each stream needs its own.
+        # A source waits in its thread, so each stream needs its own.
         self._pool = ThreadPoolExecutor(max(1, len(stack.site.streams)), thread_name_prefix="source")
         # One at a time: what is measured is large, and the engine wants its processor.
         self._measuring = ThreadPoolExecutor(1, thread_name_prefix="measure")
         self._statistics: dict[str, asyncio.Future[ReportStatistics]] = {}
         self._requests = 0
 
-    def connect(self, transport: Transport, engine: EngineThread, replays: Mapping[str, Replay]) -> None:
+    def connect(self, transport: Transport, engine: EngineThread, sources: Mapping[str, Source]) -> None:
         """Give it hands; done after construction because hands report back to it."""
         self._transport = transport
         self._engine = engine
-        self._replays = replays
+        self._sources = sources
 
     def put(self, inputs: list[Input]) -> None:
         """Something happened; from the event loop's thread."""
@@ -150,13 +150,13 @@ class Runner:
         task.add_done_callback(self._tasks.discard)
 
     async def _read(self, effect: ReadSource) -> None:
-        replay = self._replays[effect.stream]
-        self.put([await self._loop.run_in_executor(self._pool, replay.read, effect.origin_ms)])
+        source = self._sources[effect.stream]
+        self.put([await self._loop.run_in_executor(self._pool, source.read, effect.origin_ms)])
 
     async def _measure(self, effect: MeasureStream) -> None:
-        replay = self._replays[effect.query.ref(effect.alias).stream.name]
+        source = self._sources[effect.query.ref(effect.alias).stream.name]
         tau_ms = self.stack.tau_ms
-        self.put([await self._loop.run_in_executor(self._measuring, measure, effect, replay, tau_ms)])
+        self.put([await self._loop.run_in_executor(self._measuring, measure, effect, source, tau_ms)])
 
     def _store(self, effect: StoreRows) -> None:
         try:

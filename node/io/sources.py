@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,6 +51,11 @@ _REQUIRED = {
 _ONE_TYPE = (
     f"each column of one type (taken from the first {_BLOCK_BYTES >> 20} MiB; "
     "make the values alike or convert the file to Parquet)"
+)
+
+_MICRO_BATCH = (
+    "an intact micro-batch with the types that Spark announced, and text in UTF-8 "
+    "(make_valid_utf8(...) in select makes it so)"
 )
 
 
@@ -216,8 +222,33 @@ def open_source(stream: StreamConfig) -> ReplaySource:
         raise
 
 
+def open_batch(stream: StreamConfig, info: StreamInfo, path: Path) -> ReplaySource:
+    """Open a micro-batch that Spark wrote; SourceError when it is not one of this stream."""
+    at = replace(stream, path=path)
+    with _arrow_errors(at):
+        reader = _open_parquet(str(path))
+    try:
+        if reader.schema.names != info.schema.names:
+            required = f"micro-batches with the columns {_listed(info.schema.names)}"
+            raise _error(at, "select", required, _listed(reader.schema.names))
+        with _arrow_errors(at):
+            return ReplaySource(at, reader, info, _next_filled(reader.batches))
+    except BaseException:
+        reader.close()
+        raise
+
+
+def stream_info(stream: StreamConfig, schema: pa.Schema) -> StreamInfo:
+    """What the core knows of a stream that Spark reads; SourceError when it has not what the configuration says."""
+    _check_names(stream, schema)
+    return _stream_info(stream, schema, empty=False)
+
+
 def check_sources(config: ClusterConfig, sites: Iterable[str]) -> dict[str, StreamInfo]:
-    """Open every stream of these sites once; one ConfigError with all problems, else what was found."""
+    """Open every file of these sites' streams once; one ConfigError with all problems, else what was found.
+
+    Streams that Spark reads are left out: only Spark can tell what they are.
+    """
     problems: list[Problem] = []
     infos: dict[str, StreamInfo] = {}
     for name in dict.fromkeys(sites):
@@ -226,7 +257,7 @@ def check_sources(config: ClusterConfig, sites: Iterable[str]) -> dict[str, Stre
         except ConfigError as error:
             problems += error.problems
             continue
-        for stream in streams:
+        for stream in [stream for stream in streams if stream.spark is None]:
             try:
                 with open_source(stream) as source:
                     infos[stream.name] = source.info
@@ -263,6 +294,8 @@ def _arrow_errors(stream: StreamConfig) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if stream.spark is not None:
+            raise _error(stream, "spark", _MICRO_BATCH, str(error)) from error
         required = _REQUIRED[stream.format]
         if stream.format is not SourceFormat.PARQUET:
             required += f"; {_ONE_TYPE}"
@@ -313,12 +346,13 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 def _check_names(stream: StreamConfig, schema: pa.Schema) -> None:
     names = schema.names
     doubles = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    key, what = ("path", "file") if stream.spark is None else ("select", "stream")
     if doubles:
         got = f"{_listed(doubles)} more than once"
-        raise _error(stream, "path", "a file in which every column has its own name", got)
+        raise _error(stream, key, f"a {what} in which every column has its own name", got)
     if stream.ts not in names:
-        got = f"{shown(stream.ts)}; the file has {_listed(names)}"
-        raise _error(stream, "ts", "a column of the file", got)
+        got = f"{shown(stream.ts)}; the {what} has {_listed(names)}"
+        raise _error(stream, "ts", f"a column of the {what}", got)
 
 
 def _listed(names: list[str]) -> str:

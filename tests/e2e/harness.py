@@ -333,6 +333,8 @@ class Daemons:
     config: Path
     node_config: Path | None = None
     arguments: tuple[str, ...] = ()
+    #: How long a daemon may take until it listens.
+    ready_s: float = PATIENCE_S
     nodes: dict[str, Background] = field(default_factory=dict)
     _starts: int = 0
 
@@ -360,7 +362,7 @@ class Daemons:
                 "node", "--config", config, "--site", site, *self.arguments, name=name, folder=folder
             )
         for site in sites:
-            eventually(f"{site} listens", lambda site=site: self._listens(site))  # type: ignore[misc]
+            eventually(f"{site} listens", lambda site=site: self._listens(site), self.ready_s)  # type: ignore[misc]
         return self
 
     def _listens(self, site: str) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -19,7 +18,7 @@ import pytest
 
 from cli.client import DaemonRefusedError
 from node.rpc import control_pb2 as pb
-from tests.e2e.cases import table
+from tests.e2e.cases import steady
 from tests.e2e.harness import (
     CARRIED,
     NARROWS,
@@ -52,23 +51,6 @@ from tests.e2e.harness import (
 from tests.e2e.proxy import Proxy
 
 SITES = ("alpha", "beta")
-
-
-def steady(seconds: int, rows_per_second: int = 200, suffix: str = "", noise_bytes: int = 0) -> Join:
-    """Two streams that go on for a while and match all the time; ``noise_bytes`` of each tuple do not compress."""
-    random = np.random.default_rng(21)
-
-    def side(name: str, site: str) -> Stream:
-        rows = seconds * rows_per_second
-        ts = np.sort(random.integers(0, seconds * 1_000, rows))
-        pad = pa.array([f"{name} {number:06d}" * 4 + random.bytes(noise_bytes).hex() for number in range(rows)])
-        return Stream(name + suffix, table(ts.tolist(), random.integers(0, 50, rows), pad=pad), site)
-
-    columns = [("l", "seq", "a"), ("r", "seq", "b"), ("l", "pad", "pad")]
-    columns += [("r", "pad", "noise")] if noise_bytes else []
-    return Join(
-        side("left", "alpha"), side("right", "beta"), windows=("300 MILLISECONDS", "200 MILLISECONDS"), select=columns
-    )
 
 
 def query(config: Path, join: Join, *arguments: str | Path, at: str = "alpha") -> tuple[str | Path, ...]:

@@ -119,7 +119,7 @@ def read(folder: Path, streams: dict[str, Any], query: dict[str, Any]) -> Publis
 
 
 def write_config(folder: Path, tau: str, parts: Sequence[dict[str, list[str]]]) -> Path:
-    lines = [f'tau = "{tau}"']
+    lines = [f'tau = "{tau}"', 'engine = "native"']
     for site in SITES:
         lines += [f"[site.{site}]", f'listen = "127.0.0.1:{free_port()}"']
         lines += [line for part in parts for line in part[site]]

@@ -139,7 +139,7 @@ def read(name: str, streams: dict[str, Any], query: dict[str, Any]) -> Published
 
 
 def write_config(folder: Path, tau: str, streams: Sequence[tuple[list[str], list[str]]]) -> Path:
-    lines = [f'tau = "{tau}"']
+    lines = [f'tau = "{tau}"', 'engine = "native"']
     for place, site in enumerate(SITES):
         lines += [f"[site.{site}]", f'listen = "127.0.0.1:{free_port()}"']
         lines += [line for pair in streams for line in pair[place]]

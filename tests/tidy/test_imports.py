@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("planner", "node", "spark_jobs", "cli", "demo", "bench", "tests")
+PACKAGES = ("planner", "node", "spark_jobs", "netsim", "cli", "demo", "bench", "tests")
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ["node", "planner", "spark_jobs", "cli"]
+PACKAGES = ["node", "planner", "spark_jobs", "netsim", "cli"]
 
 
 def test_generated_code_is_current(tmp_path: Path) -> None:

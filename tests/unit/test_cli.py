@@ -20,6 +20,7 @@ from cli.tables import show_status
 from node.core.status import ProbeCounts, ReplicaKind, ReplicaRole, ReplicaStatus, StepRows
 from node.core.traffic import Cause, Purpose, Traffic
 from node.io.control import Control
+from node.io.engine_report import EngineReport
 from node.io.plan_desk import PlanDesk
 from node.io.queries import Queries
 from node.rpc import control_pb2 as pb
@@ -208,6 +209,26 @@ def test_status_shows_probes_only_under_policy_delta(tmp_path: Path) -> None:
     assert cells(shown(frontier), "Replicas") == []
 
 
+ON_SPARK = EngineReport("spark", "local[2]", "4.3.0", 1_234, 41.256, 39.0, 5, 1)
+
+
+def status_on_spark(tmp_path: Path) -> pb.StatusReply:
+    made, _ = control(tmp_path)
+    made._engine_report = lambda: ON_SPARK
+    return asyncio.run(made._status(pb.Empty(), cast("Any", None)))
+
+
+def test_status_shows_what_runs_the_joins_and_how_each_spark_does(tmp_path: Path) -> None:
+    lines = shown(status(tmp_path), status_on_spark(tmp_path))
+    header, *rows = cells(lines, "Sites")
+    assert [row[header.index("engine")] for row in rows] == ["native", "spark"]
+    assert cells(lines, "Spark") == [
+        ["site", "master", "version", "jobs", "median job", "last job", "windows rebuilt", "restarts"],
+        ["site1", "local[2]", "4.3.0", "1,234", "41.3 ms", "39.0 ms", "5", "1"],
+    ]
+    assert cells(shown(status(tmp_path)), "Spark") == []
+
+
 # stats.json.
 
 
@@ -245,6 +266,21 @@ def test_stats_hold_the_replicas_of_this_query_ended_or_not(tmp_path: Path) -> N
         }
     ]
     assert stats(ash=pb.StatusReply())["replicas"] == []
+
+
+def test_stats_say_what_ran_the_joins_of_each_site(tmp_path: Path) -> None:
+    sites = stats(ash=status(tmp_path), bow=status_on_spark(tmp_path))["sites"]
+    assert sites["ash"]["engine"] == {"name": "native"}
+    assert sites["bow"]["engine"] == {
+        "name": "spark",
+        "master": "local[2]",
+        "version": "4.3.0",
+        "jobs": 1_234,
+        "job_ms_median": 41.26,
+        "job_ms_last": 39.0,
+        "windows_rebuilt": 5,
+        "restarts": 1,
+    }
 
 
 def test_stats_keep_every_kind_of_byte_also_one_nobody_knows() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.config import ConfigError, SourceFormat, load_cluster, parse_duration_ms
+from node.config import ConfigError, SourceFormat, SparkSource, load_cluster, parse_duration_ms
 from node.core.declared import DeclaredLink, DeclaredStream
 from planner.errors import NarrowsError
 from planner.model import TimeUnit
@@ -75,6 +75,49 @@ def test_every_key_of_a_full_file_is_read(tmp_path: Path) -> None:
     assert orders.unit is TimeUnit.US
     assert orders.lateness_ms == 1500
     assert orders.retain_ms == 600_000
+
+
+def test_every_key_of_a_stream_that_spark_reads_is_read(tmp_path: Path) -> None:
+    text = """
+spark = { format = "kafka", options = { subscribe = "o", maxOffsetsPerTrigger = 9, failOnDataLoss = false } }
+select = ["cast(value AS STRING) v", "timestamp"]
+where = "partition = 0"
+trigger = "500ms"
+watermark = "data"
+ts = "timestamp"
+"""
+    config = load_cluster(write(tmp_path, f'state_dir = "kept"\nengine = "native"\n{stream(text)}'))
+    (found,) = config.sites[0].streams
+    assert found.path == tmp_path / "cluster.toml"
+    assert found.spark == SparkSource(
+        format="kafka",
+        options=(("subscribe", "o"), ("maxOffsetsPerTrigger", "9"), ("failOnDataLoss", "false")),
+        folder=tmp_path / "kept" / "a" / "orders",
+        where="partition = 0",
+        select=("cast(value AS STRING) v", "timestamp"),
+        trigger_ms=500,
+    )
+    assert config.sites[0].needs_spark
+
+
+@pytest.mark.parametrize(
+    ("given", "resolved"),
+    [("in", "{base}/in"), ("/data/in", "/data/in"), ("s3a://bucket/in", "s3a://bucket/in"), ("file:/in", "file:/in")],
+)
+def test_the_path_of_a_source_is_relative_to_the_file(tmp_path: Path, given: str, resolved: str) -> None:
+    text = stream(
+        f'spark = {{ format = "json", options = {{ PATH = "{given}" }}, schema = "a LONG" }}\n'
+        'ts = "a"\ntrigger = "available-now"'
+    )
+    (found,) = load_cluster(write(tmp_path, text)).sites[0].streams
+    assert found.spark is not None
+    assert found.spark.options == (("PATH", resolved.format(base=tmp_path)),)
+    assert (found.spark.schema, found.spark.available_now, found.spark.trigger_ms) == ("a LONG", True, None)
+
+
+def test_a_site_without_spark_needs_none(tmp_path: Path) -> None:
+    config = load_cluster(write(tmp_path, 'engine = "native"\n' + stream('path = "x.csv"\nts = "t"')))
+    assert not config.sites[0].needs_spark
 
 
 def test_optional_keys_have_their_defaults(tmp_path: Path) -> None:
@@ -191,17 +234,105 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (f'cluster = "Ä"\n{MINIMAL}', 'cluster: required a name that matches [a-z0-9_-]{1,64}; got "Ä"'),
         (f"cluster = 1\n{MINIMAL}", "cluster: required a name in quotes; got 1"),
         (f'late_dir = ""\n{MINIMAL}', 'late_dir: required a directory; got ""'),
+        (f'state_dir = ""\n{MINIMAL}', 'state_dir: required a directory; got ""'),
+        (
+            stream('spark = { format = "rate" }\npath = "x.csv"\nts = "t"'),
+            (
+                "site.a.stream.orders.path: required either spark or path, "
+                "and spark has its own format: no path; got both"
+            ),
+        ),
+        (
+            stream('spark = { format = "rate" }\nformat = "csv"\nts = "t"'),
+            (
+                "site.a.stream.orders.format: required either spark or path, "
+                "and spark has its own format: no format; got both"
+            ),
+        ),
+        (stream('spark = "kafka"\nts = "t"'), 'site.a.stream.orders.spark: required a table; got "kafka"'),
+        (
+            stream('spark = {}\nts = "t"'),
+            'site.a.stream.orders.spark.format: required a source of Spark such as "kafka"; got nothing',
+        ),
+        (
+            stream('spark = { format = "rate", option = {} }\nts = "t"'),
+            (
+                'site.a.stream.orders.spark.option: required one of "format", "options", "schema" '
+                '(did you mean "options"?); got the unknown key "option"'
+            ),
+        ),
+        (
+            stream('spark = { format = "rate", options = { a = [] } }\nts = "t"'),
+            "site.a.stream.orders.spark.options.a: required text, a number, true or false; got an array",
+        ),
+        (
+            stream('spark = { format = "rate", options = { Path = "a", path = "b" } }\nts = "t"'),
+            'site.a.stream.orders.spark.options.path: required an option given once; Spark ignores case; got "path"',
+        ),
+        (
+            stream('spark = { format = "rate", schema = "" }\nts = "t"'),
+            'site.a.stream.orders.spark.schema: required columns such as "k LONG, v STRING"; got ""',
+        ),
+        (
+            stream('spark = { format = "rate" }\nts = "t"\nwhere = 1'),
+            "site.a.stream.orders.where: required a condition in Spark SQL; got 1",
+        ),
+        (
+            stream('spark = { format = "rate" }\nts = "t"\nselect = "a"'),
+            'site.a.stream.orders.select: required an array of expressions in Spark SQL; got "a"',
+        ),
+        (
+            stream('spark = { format = "rate" }\nts = "t"\nselect = []'),
+            "site.a.stream.orders.select: required an array of expressions in Spark SQL; got an empty array",
+        ),
+        (
+            stream('spark = { format = "rate" }\nts = "t"\nselect = ["a", " "]'),
+            'site.a.stream.orders.select: required an array of expressions in Spark SQL; got an array with " "',
+        ),
+        (
+            stream('spark = { format = "rate" }\nts = "t"\ntrigger = "once"'),
+            f'site.a.stream.orders.trigger: required {ANY_DURATION}; got "once"',
+        ),
+        (
+            stream('spark = { format = "rate" }\nts = "t"\ntrigger = "25h"'),
+            ('site.a.stream.orders.trigger: required a duration from "0ms" to "24h", or "available-now"; got "25h"'),
+        ),
+        (
+            stream('spark = { format = "rate" }\nts = "t"\nwatermark = "tick"'),
+            'site.a.stream.orders.watermark: required one of "clock", "data"; got "tick"',
+        ),
+        (
+            stream('spark = { format = "rate" }\nts = "t"\nwatermark = "clock"\ntrigger = "available-now"'),
+            (
+                'site.a.stream.orders.watermark: required "data" with trigger = "available-now", '
+                'which ends the stream; got "clock"'
+            ),
+        ),
+        (
+            stream('spark = { format = "x", options = { maxFilesPerTrigger = 1 } }\nts = "t"\nwatermark = "clock"'),
+            (
+                'site.a.stream.orders.watermark: required "data" where a micro-batch may leave tuples behind; '
+                'got "clock" beside spark.options.maxFilesPerTrigger'
+            ),
+        ),
+        (
+            stream('path = "x.csv"\nts = "t"\nwhere = "a"'),
+            (
+                "site.a.stream.orders.where: required a stream that Spark reads: spark = { format = ... }; "
+                "got a stream without the key spark"
+            ),
+        ),
         (
             f'taw = "1s"\n{MINIMAL}',
             (
-                'taw: required one of "cluster", "engine", "late_dir", "link", "site", "tau" '
+                'taw: required one of "cluster", "engine", "late_dir", "link", "site", "state_dir", "tau", "wan" '
                 '(did you mean "tau"?); got the unknown key "taw"'
             ),
         ),
         (
             f'"a b" = 1\n{MINIMAL}',
             (
-                '"a b": required one of "cluster", "engine", "late_dir", "link", "site", "tau"; '
+                '"a b": required one of "cluster", "engine", "late_dir", "link", "site", "state_dir", "tau", "wan"; '
                 'got the unknown key "a b"'
             ),
         ),
@@ -281,8 +412,8 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             stream('path = "x.csv"\nts = "t"\nlate = "1ms"'),
             (
                 "site.a.stream.orders.late: required one of "
-                '"format", "lateness", "path", "retain", "stats", "ts", "unit" (did you mean "lateness"?); '
-                'got the unknown key "late"'
+                '"format", "lateness", "path", "retain", "select", "spark", "stats", "trigger", "ts", "unit", '
+                '"watermark", "where" (did you mean "lateness"?); got the unknown key "late"'
             ),
         ),
         (

@@ -18,19 +18,18 @@ from planner.choose import estimate_plan
 from planner.cost import Kind, Objective
 from planner.cost_wire import WireSpace
 from planner.estimate import CarryStats, JoinStats, KeysStats
+from planner.framing import SHIPMENT_BYTES, UPDATE_BYTES
 from planner.model import Algorithm, RangeWindow, RowsWindow, StreamInfo, TimeUnit
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from planner.stats import Statistics
 from planner.traffic import (
-    FRAMING_BYTES,
     MESSAGE_BYTES,
-    TIME_BYTES,
     Sizes,
     Traffic,
     in_messages,
     number_bytes,
-    rows_bytes,
+    repeated_bytes,
     step_traffic,
 )
 from tests.unit.streams import made, query_of, range_s, statistics_of
@@ -102,8 +101,9 @@ def test_of_a_count_window_times_are_sent_to_copies_with_tuples_only() -> None:
     more = {each: synced[each, RowsWindow] - synced[each, RangeWindow] for each in REPLICA_ALGORITHMS}
     assert synced[Algorithm.SM_S1, RangeWindow] == 0
     # 20 tuples a second; a message a second comes with W', which is sent nothing else.
-    assert more[Algorithm.SM_S1] == pytest.approx(20 * TIME_BYTES + MESSAGE_BYTES + FRAMING_BYTES)
-    assert more[Algorithm.SM_S2] == pytest.approx(20 * TIME_BYTES)
+    times = 20 * statistics.profiles["a"].column_bytes["__ts"]
+    assert times + MESSAGE_BYTES < more[Algorithm.SM_S1] <= times + MESSAGE_BYTES + SHIPMENT_BYTES + UPDATE_BYTES
+    assert more[Algorithm.SM_S2] == pytest.approx(times)
     assert more[Algorithm.SM_D1] == pytest.approx(0)
 
 
@@ -119,7 +119,7 @@ def test_columns_that_nobody_needs_later_cost_nothing() -> None:
 
 def test_each_algorithm_sends_what_its_messages_hold() -> None:
     """Ten batches a second of 5 rows: 40 keys, 10 of them new, half of the rows match."""
-    stats = JoinStats(CarryStats(50.0, 50.0, 10.0), 40.0, 10.0, 30.0, 0.5, 60.0, 0.2, 0.3, 4.0)
+    stats = JoinStats(CarryStats(50.0, 50.0, 10.0), 40.0, 10.0, 30.0, 0.5, 0.6, 60.0, 0.2, 0.3, 4.0)
     sizes = Sizes(row=30.0, key=4.0, tuple=60.0, repeated=0.0, row_batch=5.0, tuple_batch=5.0)
     sent = {each: step_traffic(each, stats, sizes, 100.0, KeysStats(200.0, 20.0), 0.1) for each in Algorithm}
     messages = 10 * MESSAGE_BYTES
@@ -129,12 +129,16 @@ def test_each_algorithm_sends_what_its_messages_hold() -> None:
 
     assert sent[Algorithm.SP_S] == Traffic(hops_backward=1)
     assert of(Algorithm.SP_D, Kind.TUPLES) == pytest.approx(50 * 30 + messages)
+    # Where no row matches there is no answer either: 25 matching rows a second leave a few of ten batches without.
+    matching = 10 * -np.expm1(-2.5)
+    assert of(Algorithm.SM_D2, Kind.KEY_ANSWERS) == pytest.approx((5 + messages) * matching / 10)
+    assert sent[Algorithm.SM_D2].turns == pytest.approx((10, matching, matching))
     asked = 10 * 4.0 + 30 * number_bytes(3, 30) + messages
     for algorithm in (Algorithm.SM_S1, Algorithm.SM_D2):
         assert of(algorithm, Kind.KEYS) == pytest.approx(asked)
-    assert of(Algorithm.SM_S1, Kind.TUPLES) == pytest.approx(20 * 60.0 * in_messages(20, 10, 5) + messages)
-    assert of(Algorithm.SM_D2, Kind.KEY_ANSWERS) == pytest.approx(5 + messages)
-    assert of(Algorithm.SM_D1, Kind.TUPLES) == of(Algorithm.SM_D2, Kind.TUPLES) < of(Algorithm.SP_D, Kind.TUPLES)
+    assert of(Algorithm.SM_S1, Kind.TUPLES) == pytest.approx(in_messages(60.0, 20, 10, 5) + messages)
+    # A copy of the keys knows some that have left the window already; whoever asks about keys is told what matches.
+    assert of(Algorithm.SM_D2, Kind.TUPLES) < of(Algorithm.SM_D1, Kind.TUPLES) < of(Algorithm.SP_D, Kind.TUPLES)
     # 30 tuples of keys asked for: some fetched, the rest with the sync.
     both = of(Algorithm.SM_S2, Kind.TUPLES) + of(Algorithm.SM_S2, Kind.SYNC)
     assert 30 * 60 < both < 1.4 * 30 * 60 + messages
@@ -142,10 +146,11 @@ def test_each_algorithm_sends_what_its_messages_hold() -> None:
 
 
 def test_repeated_rows_and_small_messages_and_dense_numbers() -> None:
-    assert rows_bytes(10, 10, 50, 20) == 500
-    assert rows_bytes(10, 5, 50, 20) == pytest.approx(500 - 5 * 20 * 0.85)
-    assert in_messages(300, 1, 300) == pytest.approx(1)
-    assert in_messages(2, 1, 300) > 1.2
-    assert in_messages(2, 1, 2) == pytest.approx(1)
+    assert repeated_bytes(10, 10, 20) == 0
+    assert repeated_bytes(10, 5, 20) == pytest.approx(5 * 20 * 0.85)
+    assert in_messages(50, 300, 1, 300) == pytest.approx(300 * 50)
+    assert in_messages(50, 2, 2, 2) < in_messages(50, 2, 2, 300) < 2 * (50 + 30)
+    assert in_messages(50, 2, 2, 300) > in_messages(50, 2, 1, 300) > 1.2 * 2 * 50
+    assert in_messages(50, 2, 1, 2) == pytest.approx(2 * 50)
     assert number_bytes(0, 100) == 0
     assert number_bytes(100, 100) < number_bytes(10, 100) < number_bytes(1, 100)

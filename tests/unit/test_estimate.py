@@ -63,6 +63,21 @@ def test_keys_that_come_to_a_window_are_those_counted(domain: int, window_s: int
     assert estimator.keys(1, ("k",)).alive == pytest.approx(alive, rel=0.15)
 
 
+@pytest.mark.parametrize("domain", [300, 20_000])
+def test_a_copy_of_keys_lets_pass_what_left_the_window_a_little_while_ago(domain: int) -> None:
+    """Keys stay in a copy until it is known that nobody looks: for a second and two batches of a second."""
+    random = np.random.default_rng(domain)
+    streams = {name: made(random, 6_000, {"k": (0, domain)}) for name in "ab"}
+    query = query_of(streams, {"a": range_s(10), "b": range_s(2)}, [("a.k", "b.k")])
+    estimator = Estimator(query, statistics_of(query, streams))
+    seen = _seen(streams["a"], streams["b"], "k", "k", 2 + 3)[_steady(streams["a"], 5)]
+    join = estimator.join(0, 0b01, 1)
+    assert join.match_kept == pytest.approx(sum(map(bool, seen)) / len(seen), rel=0.15, abs=0.005)
+    assert join.match < 0.75 * join.match_kept
+    longer = Estimator(query_of(streams, {"a": range_s(10), "b": range_s(5)}, [("a.k", "b.k")]), estimator.statistics)
+    assert estimator.kept_keys(1, ("k",)) == longer.keys(1, ("k",)) != estimator.keys(1, ("k",))
+
+
 @pytest.mark.parametrize("domain", [40, 2_000])
 def test_different_keys_of_batches_and_tuples_asked_for_are_those_counted(domain: int) -> None:
     random = np.random.default_rng(domain)

@@ -33,7 +33,7 @@ def test_the_text_has_every_step_with_its_figures() -> None:
     assert "search optimal, cost wire, objective bytes, policy frontier" in text
     assert f"{CHOICE.ship_all.bytes_per_s:,.0f} bytes/s" in text
     assert "planned, not executed" in text
-    assert "SM-D2 for every step" in text
+    assert "SM-D1 for every step" in text
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 

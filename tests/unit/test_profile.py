@@ -162,6 +162,16 @@ def test_what_is_sent_of_a_profile_is_small_and_still_a_sample() -> None:
     assert sketch.hashes.tolist() == whole.keys["k",].hashes[: len(sketch.hashes)].tolist()
 
 
+def test_of_a_small_sample_less_is_sent() -> None:
+    """A tenth of it, if that is less than usual, and never so little that nothing could be seen."""
+    sent = {}
+    for rows in (200, 2_000, 20_000):
+        found = for_the_wire(profile_of(query(), "a", TAU_MS, sample(rows, keys=50_000)), 1000 * TAU_MS)
+        sent[rows] = len(found.keys["k",].hashes)
+        assert sent[rows] * 5 <= max(32 * 5, 0.1 * rows * sum(found.column_bytes.values()) + 5)
+    assert 32 == sent[200] < sent[2_000] < sent[20_000] == 128
+
+
 # The newest batches.
 
 

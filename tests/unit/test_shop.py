@@ -80,7 +80,8 @@ def test_refunds_name_payments_of_the_provider(shop: Path) -> None:
 
 def test_the_cluster_file_names_three_sites_with_a_stream_each(shop: Path) -> None:
     cluster = load_cluster(shop / "cluster.toml")
-    assert cluster.tau_ms == 100
+    assert cluster.tau_ms == 500
+    assert {site.engine for site in cluster.sites} == {"spark"}
     assert [site.name for site in cluster.sites] == ["frankfurt", "virginia", "singapore"]
     assert [site.listen for site in cluster.sites] == [f"127.0.0.1:{port}" for port in PORTS]
     assert [[stream.name for stream in site.streams] for site in cluster.sites] == [

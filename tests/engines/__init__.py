@@ -1,0 +1,5 @@
+"""What engines have in common, as tests."""
+
+import pytest
+
+pytest.register_assert_rewrite("tests.engines.conformance")

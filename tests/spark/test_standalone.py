@@ -1,0 +1,75 @@
+"""The Spark engine on other processes: a standalone master with two workers, on loopback, each with one executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from bench.standalone import Standalone
+from node.core import hashing
+from node.core import keycodes as keys
+from spark_jobs.process import SparkProcess, SparkSettings
+from tests.engines.conformance import (  # noqa: F401 - the core of the cases
+    Engines,
+    test_a_closed_window_can_be_opened_anew_and_is_empty,
+    test_a_position_column_places_the_carry_and_stays_in_the_answer,
+    test_answer_keeps_nullability_and_field_metadata,
+    test_expiring_everything_frees_everything,
+    test_expiry_keeps_rows_of_exactly_its_time,
+    test_find_gives_whole_rows_with_their_times_and_the_number_of_their_key,
+    test_find_of_no_keys_gives_no_rows_of_the_right_columns,
+    test_keys_of_several_columns_join_only_when_all_are_equal,
+    test_null_keys_match_nothing_not_even_null,
+    test_operations_take_effect_in_order_and_probes_answer_in_order,
+    test_payload_of_every_type_comes_back_as_it_went_in,
+    test_probes_and_finds_take_effect_and_answer_in_order,
+    test_probes_that_differ_are_not_answered_as_one,
+)
+from tests.engines.on_spark import SparkEngines
+from tests.engines.processes import gone, kill, wait_for
+from tests.engines.script import Pair, Script
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with Standalone(tmp_path_factory.mktemp("standalone"), workers=2, cores=1) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def engines(cluster: Standalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngines]:
+    folder = tmp_path_factory.mktemp("driver")
+    process = SparkProcess(SparkSettings("there", cluster.master, cluster.options), folder)
+    try:
+        process.start()
+        made = SparkEngines(process, folder, host="127.0.0.1", partitions=2)
+        yield made
+        made.close()
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="module")
+def finishes() -> Sequence[keys.Finish]:
+    return [hashing.scramble]
+
+
+@pytest.fixture(scope="module")
+def finish() -> keys.Finish:
+    return hashing.scramble
+
+
+def test_an_executor_that_is_killed_changes_no_row(cluster: Standalone, engines: SparkEngines) -> None:
+    script, pair = Script(8), Pair(engines())
+    for _ in range(5):
+        pair.run(script.step())
+    for _ in range(2):
+        wait_for(lambda: len(cluster.executors()) == 2)
+        victim, rebuilt = cluster.executors()[0], engines.engine.catch_ups["rebuilt"]
+        kill(victim)
+        wait_for(lambda victim=victim: gone(victim))  # type: ignore[misc]
+        for _ in range(3):
+            pair.run(script.step())
+        assert engines.engine.catch_ups["rebuilt"] > rebuilt
+    assert pair.rows
