@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 SEEDS ?= 10000
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo test lint sim mutants bench bench-bytes bench-halves bench-planner bench-plans bench-spark proto clean help
+.PHONY: setup demo test lint sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-spark proto clean help
 
 help:
 	@echo "make demo   three sites on this machine join orders with payments, each on its Spark"
 	@echo "ENGINE=native make demo   the same without Spark, and so without Java"
 	@echo "make test   lint, types and all tests"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
+	@echo "make chaos  ten minutes of faults on real daemons behind Toxiproxy"
+	@echo "make docs   the generated parts of docs/"
 	@echo "make mutants   bugs planted in the core, and which test notices each"
 	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
 	@echo "make bench-bytes   wire bytes of the six algorithms over match rate, width and keys: bench/results/bytes.md"
@@ -39,11 +41,15 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Two at a time, whole files: tests of one file share a Spark.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+chaos: setup
+	NARROWS_CHAOS=600 $(BIN)/python -m pytest -v --durations=0 tests/chaos
 
 mutants: setup
 	$(BIN)/python -m tests.mutants
