@@ -41,9 +41,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Two at a time, whole files: tests of one file share a Spark.
+# Three at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import secrets
 import signal
+import socket
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -58,15 +60,19 @@ def serve(config: ClusterConfig, site: str, speed: float | None, with_parent: bo
 
 async def _serve(config: ClusterConfig, site: str, speed: float | None, with_parent: bool, folder: Path) -> None:
     here = config.site(site)
+    stopping = asyncio.Event()
+    _stop_on_signals(stopping, with_parent)
+    _check_free(site, here.listen)
     replays = {stream.name: Replay(stream, config.tau_ms, speed) for stream in here.streams if stream.spark is None}
-    spark = await _start_spark(here, folder)
+    spark = await _start_spark(here, folder, stopping)
+    if stopping.is_set():
+        return
     sources: dict[str, Source] = {**replays, **await _open_spark_streams(config, here, spark, speed)}
     peers = _peers(config, site)
     streams = [sources[stream.name].local for stream in here.streams]
     stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, Limits())
     queries = Queries(site, folder)
     late = LateFiles(config.late_dir)
-    stopping = asyncio.Event()
 
     runner = Runner(stack, Clock(), queries, late)
     transport = Transport(site, peers, runner.put)
@@ -83,7 +89,6 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
     engine_thread.start()
     transport.start()
     log.info("site %s listens on %s", site, here.listen)
-    _stop_on_signals(stopping, with_parent)
 
     running = asyncio.create_task(runner.run())
     sampling = asyncio.create_task(_sample(control))
@@ -107,13 +112,23 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
         queries.close()
 
 
-async def _start_spark(here: SiteConfig, folder: Path) -> MeasuredSpark | None:
-    """The site's Spark, if it needs one. Nothing is listened to before: a query would begin late."""
+async def _start_spark(here: SiteConfig, folder: Path, stopping: asyncio.Event) -> MeasuredSpark | None:
+    """The site's Spark, if it needs one and nobody stops us. We listen only then: a query would begin too early."""
     if not here.needs_spark:
         return None
     process = MeasuredSpark(SparkSettings(here.name, here.spark.master, here.spark.options), folder)
-    await asyncio.get_running_loop().run_in_executor(None, process.start)
-    return process
+    starting = asyncio.get_running_loop().run_in_executor(None, process.start)
+    waiting = asyncio.create_task(stopping.wait())
+    either: set[asyncio.Future[Any]] = {starting, waiting}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if starting.done():
+        starting.result()
+        return process
+    process.stop()
+    with suppress(NarrowsError):
+        await starting
+    return None
 
 
 async def _open_spark_streams(
@@ -155,15 +170,29 @@ def _server(transport: Transport, control: Control) -> grpc.aio.Server:
     return server
 
 
+def _check_free(site: str, address: str) -> None:
+    """Whether the port can be had, before anything slow is started; it is bound when there is somebody to answer."""
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    try:
+        socket.create_server((host.strip("[]"), int(port)), family=family).close()
+    except OSError:
+        raise _in_use(site, address) from None
+
+
 def _listen(server: grpc.aio.Server, site: str, address: str) -> None:
     try:
         bound = server.add_insecure_port(address)
     except RuntimeError:
         bound = 0
     if not bound:
-        raise DaemonError(
-            f"site.{site}.listen requires an address of this machine that is free; {address} is in use or not ours"
-        )
+        raise _in_use(site, address)
+
+
+def _in_use(site: str, address: str) -> DaemonError:
+    return DaemonError(
+        f"site.{site}.listen requires an address of this machine that is free; {address} is in use or not ours"
+    )
 
 
 def _stop_on_signals(stopping: asyncio.Event, with_parent: bool) -> None:

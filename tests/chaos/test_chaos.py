@@ -62,6 +62,11 @@ def test_rows_are_exact_whatever_happens(config: Path, scenario: Scenario) -> No
     assert largest < RSS_MAX
 
 
+def _resident(pid: int) -> int:
+    """Memory now. The peak that a daemon reports includes that of the process it was forked from."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def _play(scenario: Scenario, stage: Stage, config: Path) -> int:
     """Let it happen; the most memory that a daemon had."""
     began, said, largest = time.monotonic(), scenario.said, 0
@@ -73,7 +78,6 @@ def _play(scenario: Scenario, stage: Stage, config: Path) -> int:
                 said = None
             time.sleep(0.05)
         act(stage)
-        statuses = [stage.daemons.status(site) for site in SITES if site != "beta"]
-        largest = max([largest, *(status.rss_bytes for status in statuses if status is not None)])
+        largest = max([largest, *(_resident(node.process.pid) for node in stage.daemons.nodes.values())])
     assert said is None, "the scenario ended before status was asked"
     return largest
