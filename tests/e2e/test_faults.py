@@ -263,7 +263,7 @@ def test_a_slow_link_delivers_the_same_rows(tmp_path: Path) -> None:
 #: it sends as it likes: measured on a busy machine, we counted up to 2.6 percent too little.
 ON_THE_WIRE = [
     (SP_S, 5_000, None, 0, 0.02),
-    (SP_D, 200, "5", 0, 0.02),
+    (SP_D, 300, "5", 0, 0.02),
     (SM_S2, 200, "4", 50, 0.02),
     (SM_S2, 200, "4", 0, 0.04),
 ]
@@ -280,7 +280,7 @@ def test_the_bytes_we_count_are_the_bytes_on_the_wire(
         by_kind = {site: dict(link(daemons, site).sent_bytes) for site in SITES}
         wire = {"alpha": proxy.sent, "beta": proxy.received}
     for site in SITES:
-        assert wire[site] > 20_000
+        assert wire[site] > 15_000
         assert abs(sum(by_kind[site].values()) - wire[site]) < off_max * wire[site], (by_kind, wire)
         assert carried(by_kind[site]) == CARRIED[algorithm]
 
