@@ -43,7 +43,8 @@ def test_others_dial_a_site_through_its_proxy() -> None:
 
 
 def test_toxiproxy_is_the_version_that_we_build() -> None:
-    assert SERVICES["toxiproxy"]["image"].endswith(f":{VERSION}")
+    recipe = FOLDER / SERVICES["toxiproxy"]["build"]["dockerfile"]
+    assert f"cmd/server@v{VERSION}\n" in recipe.read_text()
 
 
 def test_the_query_waits_for_all_sites_and_fits_their_streams(tmp_path: Path) -> None:
