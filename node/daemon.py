@@ -66,6 +66,8 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
     replays = {stream.name: Replay(stream, config.tau_ms, speed) for stream in here.streams if stream.spark is None}
     spark = await _start_spark(here, folder, stopping)
     if stopping.is_set():
+        if spark is not None:
+            spark.stop()
         return
     sources: dict[str, Source] = {**replays, **await _open_spark_streams(config, here, spark, speed)}
     peers = _peers(config, site)

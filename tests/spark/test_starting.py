@@ -34,5 +34,7 @@ def test_a_daemon_is_stopped_while_its_spark_starts_and_leaves_nothing(tmp_path:
         said = node.end().ok()
     finally:
         node.kill()
+    # It did not wait for it either.
+    assert "is ready" not in said.err
     assert "listens on" not in said.err
     none_left(tag)
