@@ -9,9 +9,10 @@ import signal
 import socket
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -25,6 +26,7 @@ from node.io.control import Control
 from node.io.engine_report import EngineReport
 from node.io.engine_thread import EngineThread
 from node.io.late import LateFiles
+from node.io.overdue import Overdue
 from node.io.plan_desk import PlanDesk
 from node.io.queries import Queries
 from node.io.replay import Replay
@@ -41,10 +43,18 @@ from spark_jobs.source import SparkStream, open_streams
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 0.5
+#: After this a daemon that is told to stop ends, whatever it waits for. More than a Spark that hangs is given.
+STOP_MAX_S = 20.0
+
+T = TypeVar("T")
 
 
 class DaemonError(NarrowsError):
     """The daemon cannot start, or had to stop."""
+
+
+class _StoppedError(Exception):
+    """The daemon was told to stop before it was up."""
 
 
 def serve(config: ClusterConfig, site: str, speed: float | None, with_parent: bool) -> None:
@@ -54,44 +64,85 @@ def serve(config: ClusterConfig, site: str, speed: float | None, with_parent: bo
     """
     if not __debug__:
         raise DaemonError("narrows node requires assertions; got python -O, which removes them")
-    with tempfile.TemporaryDirectory(prefix=f"narrows-{site}-") as folder:
-        asyncio.run(_serve(config, site, speed, with_parent, Path(folder)))
+    with tempfile.TemporaryDirectory(prefix=f"narrows-{site}-", ignore_cleanup_errors=True) as folder:
+        overdue = Overdue(Path(folder), STOP_MAX_S)
+        try:
+            asyncio.run(_serve(config, site, speed, with_parent, Path(folder), overdue))
+        except _StoppedError:
+            log.info("site %s was stopped before it was up", site)
+        finally:
+            overdue.done()
 
 
-async def _serve(config: ClusterConfig, site: str, speed: float | None, with_parent: bool, folder: Path) -> None:
-    here = config.site(site)
+async def _serve(
+    config: ClusterConfig, site: str, speed: float | None, with_parent: bool, folder: Path, overdue: Overdue
+) -> None:
     stopping = asyncio.Event()
     _stop_on_signals(stopping, with_parent)
-    _check_free(site, here.listen)
-    replays = {stream.name: Replay(stream, config.tau_ms, speed) for stream in here.streams if stream.spark is None}
-    spark = await _start_spark(here, folder, stopping)
-    if stopping.is_set():
-        if spark is not None:
-            spark.stop()
-        return
-    sources: dict[str, Source] = {**replays, **await _open_spark_streams(config, here, spark, speed)}
+    _check_free(site, config.site(site).listen)
+    async with AsyncExitStack() as closing:
+        try:
+            await _live(config, site, speed, folder, stopping, closing)
+        finally:
+            overdue.begin()
+
+
+async def _live(
+    config: ClusterConfig,
+    site: str,
+    speed: float | None,
+    folder: Path,
+    stopping: asyncio.Event,
+    closing: AsyncExitStack,
+) -> None:
+    """Until it is told to stop. Whatever is opened is left to ``closing``, which closes the last first."""
+    here = config.site(site)
+    sources: dict[str, Source] = {}
+    for stream in here.streams:
+        if stream.spark is None:
+            sources[stream.name] = replay = Replay(stream, config.tau_ms, speed)
+            closing.callback(replay.close)
+    spark = _spark(here, folder)
+    if spark is not None:
+        closing.callback(spark.stop)
+        await _unless_stopped(stopping, spark, spark.start)
+        # Closed before Spark is stopped: a source that waits for it would start it again.
+        for name, live in (await _open_spark_streams(config, here, spark, speed, stopping)).items():
+            sources[name] = live
+            closing.callback(live.close)
+    limits = Limits()
     peers = _peers(config, site)
     streams = [sources[stream.name].local for stream in here.streams]
-    stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, Limits())
-    queries = Queries(site, folder)
+    stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, limits)
+    queries = Queries(site, folder, limits)
+    closing.callback(queries.close)
     late = LateFiles(config.late_dir)
+    closing.callback(late.close)
 
     runner = Runner(stack, Clock(), queries, late)
+    closing.callback(runner.close)
     transport = Transport(site, peers, runner.put)
-    engine = _engine(here, spark, folder)
+    engine = await _engine(here, spark, folder, stopping)
     engine_thread = EngineThread(engine, runner.put_from_thread)
+    closing.callback(engine_thread.stop)
     runner.connect(transport, engine_thread, sources)
     desk = PlanDesk(runner, config)
     report = EngineReport if spark is None else lambda: spark.report(engine)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
 
     server = _server(transport, control)
+    closing.push_async_callback(server.stop, STOP_GRACE_S)
     _listen(server, site, here.listen)
     await server.start()
     engine_thread.start()
     transport.start()
+    closing.push_async_callback(transport.stop)
     log.info("site %s listens on %s", site, here.listen)
+    await _run_until(stopping, runner, control)
 
+
+async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) -> None:
+    """Until it is told to stop; raises what ended the runner, if something did."""
     running = asyncio.create_task(runner.run())
     sampling = asyncio.create_task(_sample(control))
     waiting = asyncio.create_task(stopping.wait())
@@ -102,56 +153,56 @@ async def _serve(config: ClusterConfig, site: str, speed: float | None, with_par
     finally:
         for task in (sampling, waiting, running):
             task.cancel()
-        await transport.stop()
-        await server.stop(STOP_GRACE_S)
-        # Before Spark: a source that waits for it would start it again.
-        for source in sources.values():
-            source.close()
-        engine_thread.stop()
-        if spark is not None:
-            spark.stop()
-        late.close()
-        queries.close()
+        await asyncio.gather(sampling, waiting, running, return_exceptions=True)
 
 
-async def _start_spark(here: SiteConfig, folder: Path, stopping: asyncio.Event) -> MeasuredSpark | None:
-    """The site's Spark, if it needs one and nobody stops us. We listen only then: a query would begin too early."""
+def _spark(here: SiteConfig, folder: Path) -> MeasuredSpark | None:
+    """The site's Spark, if it needs one."""
     if not here.needs_spark:
         return None
-    process = MeasuredSpark(SparkSettings(here.name, here.spark.master, here.spark.options), folder)
-    starting = asyncio.get_running_loop().run_in_executor(None, process.start)
+    spark = here.spark
+    settings = SparkSettings(here.name, spark.master, spark.options, spark.job_timeout_ms / 1000)
+    return MeasuredSpark(settings, folder)
+
+
+async def _unless_stopped(stopping: asyncio.Event, spark: MeasuredSpark, work: Callable[[], T]) -> T:
+    """Something that Spark takes its time for. We listen only then: a query would begin too early.
+
+    Raises _StoppedError if the daemon is told to stop meanwhile; Spark is stopped then, which ends the work.
+    """
+    working = asyncio.get_running_loop().run_in_executor(None, work)
     waiting = asyncio.create_task(stopping.wait())
-    either: set[asyncio.Future[Any]] = {starting, waiting}
+    either: set[asyncio.Future[Any]] = {working, waiting}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    if starting.done():
-        starting.result()
-        return process
-    process.stop()
+    if working.done() and not stopping.is_set():
+        return working.result()
+    spark.stop()
     with suppress(NarrowsError):
-        await starting
-    return None
+        await working
+    raise _StoppedError
 
 
 async def _open_spark_streams(
-    config: ClusterConfig, here: SiteConfig, spark: MeasuredSpark | None, speed: float | None
+    config: ClusterConfig, here: SiteConfig, spark: MeasuredSpark, speed: float | None, stopping: asyncio.Event
 ) -> dict[str, SparkStream]:
     """The site's streams that Spark reads. They come as fast as they are: a speed is for recordings."""
     streams = [stream for stream in here.streams if stream.spark is not None]
-    if spark is None or not streams:
+    if not streams:
         return {}
     if speed is not None:
         names = ", ".join(stream.name for stream in streams)
         log.info("site %s: --speed is for files that are replayed; Spark reads %s as it comes", here.name, names)
-    return await asyncio.get_running_loop().run_in_executor(None, open_streams, streams, config.tau_ms, spark)
+    return await _unless_stopped(stopping, spark, lambda: open_streams(streams, config.tau_ms, spark))
 
 
-def _engine(here: SiteConfig, spark: MeasuredSpark | None, folder: Path) -> SiteEngine:
+async def _engine(here: SiteConfig, spark: MeasuredSpark | None, folder: Path, stopping: asyncio.Event) -> SiteEngine:
     if here.engine != SPARK:
         return NativeEngine()
     assert spark is not None
     host = None if spark.settings.is_local else dict(here.spark.options).get("spark.driver.host", "127.0.0.1")
-    return SparkEngine(spark, folder, host, here.spark.partitions or spark.parallelism)
+    partitions = here.spark.partitions or spark.parallelism
+    return await _unless_stopped(stopping, spark, lambda: SparkEngine(spark, folder, host, partitions))
 
 
 def _peers(config: ClusterConfig, site: str) -> dict[str, str]:
@@ -193,16 +244,26 @@ def _listen(server: grpc.aio.Server, site: str, address: str) -> None:
 
 def _in_use(site: str, address: str) -> DaemonError:
     return DaemonError(
-        f"site.{site}.listen requires an address of this machine that is free; {address} is in use or not ours"
+        f"site.{site}.listen requires an address of this machine that is free; {address} is in use or not ours "
+        "(does the daemon of this site run already?)"
     )
 
 
 def _stop_on_signals(stopping: asyncio.Event, with_parent: bool) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # the terminal is closed, and nohup was not asked for
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, stopping.set)
     if with_parent:
-        loop.add_reader(sys.stdin.fileno(), stopping.set)
+        parent = sys.stdin.fileno()
+
+        def parent_is_gone() -> None:
+            loop.remove_reader(parent)
+            stopping.set()
+
+        loop.add_reader(parent, parent_is_gone)
 
 
 async def _sample(control: Control) -> None:

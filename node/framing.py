@@ -15,6 +15,11 @@ WINDOW_UPDATE_BYTES = 26
 _SECOND_UPDATE_BYTES = 5
 
 
+#: Preface, settings and headers of a new connection, from the site that dials and from the one that answers.
+DIAL_BYTES = 290
+ANSWER_BYTES = 153
+
+
 def framing_bytes(size: int) -> int:
     """What gRPC and HTTP/2 add to a message of this size."""
     with_prefix = size + _GRPC_PREFIX_BYTES

@@ -118,9 +118,11 @@ class Stack:
         me = Identity(cluster, tau_ms, site, session, about)
         self.site = Site(site, tau_ms, streams, limits)
         self.tau_ms = tau_ms
+        self.limits = limits
         self.links = {peer: Link(me, peer, limits) for peer in sorted(peers)}
         self.bandwidths = {peer: BandwidthMeter() for peer in self.links}
-        self.traffic = Traffic()
+        # A query asks before it runs, under another name.
+        self.traffic = Traffic(2 * limits.ended_queries_max)
         #: For each link, what its parts that have not left yet are for.
         self._causes: dict[str, dict[int, Cause]] = {peer: {} for peer in self.links}
         self._connections: dict[str, _Connection] = {}

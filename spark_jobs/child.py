@@ -1,13 +1,14 @@
 """The process that Spark's driver runs in: takes requests of the daemon, one JSON line each, and replies.
 
-It ends when its standard input does, so it cannot outlive the daemon; the JVM ends with it in the same way.
-It ends too when the JVM dies: the daemon then starts another.
+It ends when its standard input does, so it cannot outlive the daemon; the JVM ends with it in the same way, and is
+killed if it does not. The child ends too when the JVM dies: the daemon then starts another.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from spark_jobs.source_child import Sources
 from spark_jobs.worker import Task
 
 JVM_DIED = 3
+_JVM_GRACE_S = 5.0
 #: Requests that are served at the same time: jobs, and what sources ask.
 _THREADS = 8
 
@@ -34,6 +36,7 @@ class Child:
         self._folder = folder
         self._spark: SparkSession | None = None
         self._jobs: RDD[int] | None = None
+        self._jvm: subprocess.Popen[bytes] | None = None
         self._do: dict[str, Callable[..., dict[str, Any]]] = {
             "start": self.start,
             "jobs": self.jobs,
@@ -61,7 +64,8 @@ class Child:
         self._spark = build_session(master, options, self._folder)
         context = self._spark.sparkContext
         assert context._gateway is not None
-        threading.Thread(target=_end_with_the_jvm, args=(context._gateway.proc,), daemon=True).start()
+        self._jvm = context._gateway.proc
+        threading.Thread(target=_end_with_the_jvm, args=(self._jvm,), daemon=True).start()
         return {"parallelism": context.defaultParallelism, "version": self._spark.version}
 
     def jobs(self, address: str | list[Any], secret: str, partitions: int) -> dict[str, Any]:
@@ -77,6 +81,17 @@ class Child:
         # Counted in the JVM: to collect the tasks' results would open a socket for every job.
         self._jobs._jrdd.count()
         return {}
+
+    def end(self) -> None:
+        """The JVM sees its own standard input end and leaves; if it hangs, it is killed. So this ends too."""
+        if self._jvm is not None:
+            assert self._jvm.stdin is not None
+            self._jvm.stdin.close()
+            try:
+                self._jvm.wait(_JVM_GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._jvm.kill()
+        os._exit(0)
 
     def _end_if_dead(self) -> None:
         """A Spark that cannot say that it is running will not run again: the JVM is going, or a cluster cast it off."""
@@ -117,8 +132,7 @@ def main() -> None:
     with ThreadPoolExecutor(_THREADS) as pool:
         for line in sys.stdin:
             pool.submit(serve, json.loads(line))
-        # The JVM sees its own standard input end and leaves.
-        os._exit(0)
+        child.end()
 
 
 if __name__ == "__main__":

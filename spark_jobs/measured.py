@@ -25,11 +25,22 @@ class MeasuredSpark(SparkProcess):
         super().__init__(settings, folder)
         self._job_s: deque[float] = deque(maxlen=_JOBS_REMEMBERED)
         self._starts = 0
+        #: When it was begun to start it again; None when that is over.
+        self._restarting_since_s: float | None = None
 
     def start(self) -> None:
         """Start it and wait until it can work. Raises NarrowsError that says what is missing."""
         self._starts += 1
         super().start()
+
+    def restart(self) -> None:
+        """Start Spark again after it died. Raises SparkError when that does not help."""
+        began_s = self._restarting_since_s = self._restarting_since_s or time.monotonic()
+        try:
+            super().restart()
+        finally:
+            if self._restarting_since_s == began_s:
+                self._restarting_since_s = None
 
     def serve_jobs(self, address: object, secret: bytes, partitions: int) -> None:
         """What the tasks of every job are told. A first job without work starts Spark's Python workers."""
@@ -47,6 +58,7 @@ class MeasuredSpark(SparkProcess):
     def report(self, engine: object) -> EngineReport:
         """How it does; ``engine`` is the site's, which may be another one: Spark can be there for streams alone."""
         times_ms = [1e3 * seconds for seconds in self._job_s.copy()]
+        since_s = self._restarting_since_s
         joins = engine if isinstance(engine, SparkEngine) else None
         return EngineReport(
             name="spark" if joins else "native",
@@ -57,4 +69,5 @@ class MeasuredSpark(SparkProcess):
             job_ms_last=times_ms[-1] if times_ms else None,
             rebuilt=joins.catch_ups["rebuilt"] if joins else 0,
             restarts=max(0, self._starts - 1),
+            restarting_seconds=0.0 if since_s is None else time.monotonic() - since_s,
         )

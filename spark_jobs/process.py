@@ -1,4 +1,4 @@
-"""Spark in a child process, as the daemon sees it: started, asked, and started again when it dies.
+"""Spark in a child process, as the daemon sees it: started, asked, and started again when it dies or hangs.
 
 In a process of its own because what PySpark keeps in a process cannot be repaired once its JVM is gone.
 Requests and replies are JSON lines; rows do not travel here.
@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -27,7 +28,10 @@ log = logging.getLogger(__name__)
 
 #: While a request takes longer than this, the log says so now and then.
 _SLOW_S = 30.0
+#: More than the child gives the JVM.
 _STOP_GRACE_S = 10.0
+#: To start a session takes seconds; on a cluster that has to find room for it, longer.
+_START_S_MAX = 600.0
 #: So often it is tried to start Spark again, and then not for a while.
 RESTARTS_MAX = 3
 _GIVEN_UP_S = 60.0
@@ -52,6 +56,8 @@ class SparkSettings:
     site: str
     master: str = "local[2]"
     options: tuple[tuple[str, str], ...] = ()
+    #: A Spark that has not answered a request by then is taken for one that hangs.
+    job_timeout_s: float = 600.0
 
     @property
     def is_local(self) -> bool:
@@ -113,8 +119,13 @@ class _Child:
         try:
             self._popen.wait(_STOP_GRACE_S)
         except subprocess.TimeoutExpired:
-            self._popen.kill()
+            self.kill()
             self._popen.wait()
+
+    def kill(self) -> None:
+        """At once, and the JVM with it, which may be what hangs: they are a group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     def _listen(self) -> None:
         assert self._popen.stdout is not None
@@ -265,21 +276,28 @@ class SparkProcess:
         return SparkDiedError(f"site {self.settings.site}: Spark's process ended with code {code}{self._tail()}")
 
     def _request(self, what: str, **arguments: Any) -> Reply:
-        if self._child is None:
+        child = self._child
+        if child is None:
             raise SparkDiedError(f"site {self.settings.site}: Spark was asked {what!r} before it was started")
-        reply = self._await(what, self._child.ask({"do": what, **arguments}))
+        reply = self._await(what, child, child.ask({"do": what, **arguments}))
         if "failed" in reply:
             raise SparkError(f"site {self.settings.site}: Spark refused {what!r}: {reply['failed']}")
         return reply
 
-    def _await(self, what: str, answer: Future[Reply]) -> Reply:
+    def _await(self, what: str, child: _Child, answer: Future[Reply]) -> Reply:
+        """The reply. A Spark that takes far too long is ended, so whoever waits for it is told that it died."""
         began = time.monotonic()
-        while True:
+        left_s = most_s = _START_S_MAX if what == "start" else self.settings.job_timeout_s
+        while left_s > 0:
             try:
-                return answer.result(_SLOW_S)
+                return answer.result(min(_SLOW_S, left_s))
             except TimeoutError:
                 waited = time.monotonic() - began
+                left_s = most_s - waited
                 log.warning("site %s: Spark has been at %r for %.0f s", self.settings.site, what, waited)
+        log.warning("site %s: Spark requires at most %g s for %r; it is ended", self.settings.site, most_s, what)
+        child.kill()
+        return answer.result()
 
     def _tail(self) -> str:
         """The end of Spark's own log, for messages."""

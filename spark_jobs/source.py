@@ -21,8 +21,9 @@ from node.core.declared import DeclaredStream
 from node.core.events import RowsArrived, SourceFailed
 from node.core.profile import Sample
 from node.core.stream import LocalStream
+from node.io.readers import SourceError
 from node.io.replay import READ_ROWS, sample_of_sources
-from node.io.sources import ReplaySource, SourceError, open_batch, stream_info
+from node.io.sources import ReplaySource, open_batch, stream_info
 from planner.errors import NarrowsError
 from planner.model import StreamInfo
 from spark_jobs.process import SparkDiedError, SparkError, SparkProcess

@@ -140,6 +140,10 @@ class SiteEngine(Engine, Protocol):
         """Bytes that a window takes; ValueError if it is not open."""
         ...
 
+    def close(self) -> None:
+        """Let go of everything. Operations that are under way in another thread end soon, well or not."""
+        ...
+
 
 def joined_schema(carry: pa.Schema, window: pa.Schema) -> pa.Schema:
     """The columns of a joined row."""

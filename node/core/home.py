@@ -59,7 +59,10 @@ class HomeQuery:
         self.state = QueryState.RUNNING
         self.sink = Sink(self.plan.query.aliases, self._first_tick)
         if self._first_tick == TICK_END:
-            self.reason = "a stream of the query had ended before and retains nothing, so there is nothing to join"
+            self.reason = (
+                "a stream of the query had ended before and retains nothing, so there is nothing to join "
+                "(a recording is read once; with retain it is kept for later queries)"
+            )
         return Start(
             self.query_id, self._first_tick, min(self._origins, default=None), delta_us(self.plan, self._rtt_us)
         )

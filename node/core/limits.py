@@ -50,6 +50,13 @@ class Limits:
     book_questions_max: int = 100
     book_keys_max: int = 2**16
 
+    #: Of so many ended queries a site keeps what status and explain show; older ones are forgotten.
+    ended_queries_max: int = 100
+    #: Rows of ended queries that nobody has taken are not forgotten, so no more queries are taken on beyond this.
+    untaken_queries_max: int = 1_000
+    #: Replicas of which the owner says that they ended before they began here, and which may still be to begin.
+    ended_replicas_max: int = 10_000
+
     def __post_init__(self) -> None:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")
         invariant(self.shipment_bytes_max + MIB <= self.message_bytes_max, "limits: a shipment must fit in a message")
@@ -57,6 +64,7 @@ class Limits:
         invariant(self.ack_bytes < self.inflight_bytes_max, "limits: acknowledge before the sender stalls")
         invariant(self.prepare_us < self.prepared_us, "limits: home must give up before the sites do")
         invariant(self.ping_us * 2 < self.silence_us, "limits: silence must outlast two pings")
+        invariant(self.ended_queries_max >= 1, "limits: a query that ends must be there to be looked at")
 
     @property
     def news_held(self) -> int:

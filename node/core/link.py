@@ -139,6 +139,8 @@ class Link:
         self.rtt_us: int | None = None
         self.duplicates = 0
         self.reconnects = 0
+        #: Payload that the peer has acknowledged, ever.
+        self.delivered_bytes = 0
         self._peer_session = 0
         self._seq_next = 1
         self._flying: deque[Part] = deque()
@@ -168,6 +170,10 @@ class Link:
         """The peer has acknowledged all parts before this one."""
         oldest = self._flying or self._waiting
         return oldest[0].seq if oldest else self._seq_next
+
+    def silent_us(self, now_us: int) -> int:
+        """For how long the peer was not heard; 0 without a connection."""
+        return 0 if self.state is LinkState.DOWN else max(0, now_us - self._heard_at_us)
 
     # -- connection ---------------------------------------------------------------------------
 
@@ -322,7 +328,9 @@ class Link:
         if not oldest <= wanted <= self._seq_next:
             raise PeerProtocolError(f"link keeps parts {oldest} to {self._seq_next}; the peer wants {wanted}")
         while self._waiting and self._waiting[0].seq < wanted:
-            self._waiting_bytes -= len(self._waiting.popleft().payload)
+            payload = self._waiting.popleft().payload
+            self._waiting_bytes -= len(payload)
+            self.delivered_bytes += len(payload)
 
     def _on_ack(self, expects: int) -> None:
         sent_next = self._flying[-1].seq + 1 if self._flying else self._seq_next
@@ -331,7 +339,9 @@ class Link:
                 f"link has sent parts up to {sent_next - 1}; got an acknowledgement for {expects - 1}"
             )
         while self._flying and self._flying[0].seq < expects:
-            self._flying_bytes -= len(self._flying.popleft().payload)
+            payload = self._flying.popleft().payload
+            self._flying_bytes -= len(payload)
+            self.delivered_bytes += len(payload)
 
     def _on_part(self, part: Part, now_us: int, news: LinkNews) -> None:
         if part.seq < self._expects:

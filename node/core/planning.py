@@ -6,17 +6,18 @@ slow is better than not to plan. Nothing here changes a stream or installs anyth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from node.core.effects import Effect, MeasureStream, ReportStatistics
+from node.core.effects import MeasureStream, ReportStatistics
 from node.core.events import LinkMeasured, StatisticsRequested, StreamMeasured
 from node.core.limits import Limits
-from node.core.messages import AskProfile, LinkSeen, Message, Profiles, Refused
+from node.core.messages import AskProfile, LinkSeen, Profiles, Refused
+from node.core.outbox import Outbox
 from node.core.profile import for_the_wire
-from node.core.stream import StreamState
+from node.core.stream import StreamState, check_same
 from planner.errors import NarrowsError
-from planner.model import JoinQuery, StreamInfo
+from planner.model import JoinQuery
 from planner.sql import parse_query
 from planner.stats import StreamProfile
 
@@ -50,21 +51,12 @@ class _Collecting:
 class Planning:
     """The questions of one site, its own and those of others."""
 
-    def __init__(
-        self,
-        site: str,
-        tau_ms: int,
-        streams: Mapping[str, StreamState],
-        limits: Limits,
-        send: Callable[[str, Message], None],
-        do: Callable[[Effect], None],
-    ) -> None:
-        self._site = site
+    def __init__(self, tau_ms: int, streams: Mapping[str, StreamState], limits: Limits, outbox: Outbox) -> None:
+        self._site = outbox.site
         self._tau_us = 1000 * tau_ms
         self._streams = streams
         self._limits = limits
-        self._send = send
-        self._do = do
+        self._outbox = outbox
         self._links: dict[str, LinkSeen] = {}
         self._answering: dict[tuple[str, str], _Answering] = {}
         self._collecting: dict[str, _Collecting] = {}
@@ -74,16 +66,16 @@ class Planning:
 
     # -- asking -------------------------------------------------------------------------------
 
-    def on_requested(self, event: StatisticsRequested, now_us: int) -> None:
+    def on_requested(self, event: StatisticsRequested) -> None:
         """Ask every site of the query's streams, this one too if it has one."""
         query = event.query
         sites = dict.fromkeys(sorted({ref.stream.site for ref in query.streams}))
         streams = {ref.stream.name: ref.stream for ref in query.streams}
         self._collecting[event.request_id] = _Collecting(
-            query, now_us, dict(sites), links={self._site: tuple(self._links.values())}
+            query, self._outbox.now_us, dict(sites), links={self._site: tuple(self._links.values())}
         )
         for site in sites:
-            self._send(site, AskProfile(event.request_id, query.text, tuple(streams.values())))
+            self._outbox.send(site, AskProfile(event.request_id, query.text, tuple(streams.values())))
 
     def on_profiles(self, peer: str, message: Profiles) -> None:
         """A site answered; what it says of streams that are not its own is not taken."""
@@ -114,12 +106,12 @@ class Planning:
         for ref in collecting.query.streams:
             if ref.alias not in collecting.profiles:
                 collecting.missing.setdefault(ref.alias, f"site {ref.stream.site} said nothing of it")
-        self._do(ReportStatistics(request_id, collecting.profiles, collecting.links, collecting.missing))
+        self._outbox.do(ReportStatistics(request_id, collecting.profiles, collecting.links, collecting.missing))
 
-    def on_clock(self, now_us: int) -> None:
+    def on_clock(self) -> None:
         """Questions that have waited long enough go on without those who did not answer."""
         for request_id, collecting in list(self._collecting.items()):
-            if now_us - collecting.asked_at_us < self._limits.profile_us:
+            if self._outbox.now_us - collecting.asked_at_us < self._limits.profile_us:
                 continue
             for site in list(collecting.waiting):
                 collecting.lacks(site, f"site {site} did not answer within {self._limits.profile_us / 1e6:g} s")
@@ -132,23 +124,17 @@ class Planning:
         try:
             query = parse_query(message.text, {info.name: info for info in message.streams})
             own = [ref for ref in query.streams if ref.stream.site == self._site]
-            self._check([ref.stream for ref in own])
+            for ref in own:
+                check_same(self._streams, ref.stream)
         except NarrowsError as error:
-            self._send(peer, Refused(message.query_id, str(error)))
+            self._outbox.send(peer, Refused(message.query_id, str(error)))
             return
         answering = _Answering(peer, dict.fromkeys(ref.alias for ref in own))
         self._answering[peer, message.query_id] = answering
         for ref in own:
             batches = self._streams[ref.stream.name].recent.batches()
-            self._do(MeasureStream(message.query_id, query, ref.alias, batches))
+            self._outbox.do(MeasureStream(message.query_id, query, ref.alias, batches))
         self._answer_if_ready(message.query_id, answering)
-
-    def _check(self, infos: list[StreamInfo]) -> None:
-        for info in infos:
-            own = self._streams.get(info.name)
-            if own is None or own.info != info:
-                known = "no such stream" if own is None else f"{own.info.schema.names} with event time {own.info.ts}"
-                raise NarrowsError(f"stream {info.name} requires the same columns at both sites; got {known} here")
 
     def on_measured(self, event: StreamMeasured) -> None:
         """Request ids begin with their home, so no two sites use the same."""
@@ -170,4 +156,4 @@ class Planning:
             for alias, profile in answering.profiles.items()
         )
         links = tuple(self._links.values())
-        self._send(answering.peer, Profiles(request_id, profiles, tuple(answering.missing.items()), links))
+        self._outbox.send(answering.peer, Profiles(request_id, profiles, tuple(answering.missing.items()), links))

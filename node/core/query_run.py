@@ -44,14 +44,14 @@ from node.core.replicas.keys import KeysHolder
 from node.core.replicas.mixed import MixedHolder, MixedOwner
 from node.core.replicas.reduced import ReducedHolder
 from node.core.rows import decode_rows, empty_batch, encode_rows
+from node.core.run_counts import RunCounts
 from node.core.sealer import Batch
-from node.core.ship_all import ShipAllMeter
-from node.core.status import ProbeCounts, ReplicaStatus, StepRows
+from node.core.status import ProbeCounts, ReplicaStatus
 from node.core.ticks import TICK_END, TICK_MIN, Span, tick_start
 from node.core.view import View, view_schema
 from node.core.walk import Shape, Walk, shape_of
 from node.core.window import Action, WindowState
-from planner.model import Plan, PolicyName, TimeUnit
+from planner.model import Plan, PolicyName
 
 
 class ShipmentTooLargeError(QueryFailedError):
@@ -106,12 +106,7 @@ class QueryRun:
         #: Walks that ended here, at the sink: nothing to send.
         self.finished: list[Walk] = []
         self.backlogs = {alias: Backlog() for alias in self.local_aliases}
-        #: What shipping every tuple of the local streams to the sink would have cost.
-        self._ship_all = {alias: ShipAllMeter() for alias in self.local_aliases}
-        self.rows_in = dict.fromkeys(self.local_aliases, 0)
-        #: Oldest and newest event time of each local stream that the query saw, in the query's unit.
-        self._times: dict[str, tuple[int, int]] = {}
-        self._step_rows: dict[tuple[str, int], tuple[int, int]] = {}
+        self.counts = RunCounts(query_id, plan, site, self.local_aliases)
 
     @property
     def local_aliases(self) -> tuple[str, ...]:
@@ -128,20 +123,6 @@ class QueryRun:
     def replica_status(self, number: int) -> ReplicaStatus:
         assert self._parts is not None
         return self._parts.half(number).status()
-
-    @property
-    def ship_all_bytes(self) -> dict[str, int]:
-        """What shipping every tuple of the local streams to the sink would have cost, compressed."""
-        return {alias: meter.nbytes for alias, meter in self._ship_all.items()}
-
-    def span_us(self, alias: str) -> int:
-        """How much event time of a local stream the query saw, from the first tuple to the last."""
-        oldest, newest = self._times.get(alias, (0, 0))
-        return min(TICK_END, (newest - oldest) * TimeUnit.US // self.plan.query.unit)
-
-    def step_rows(self) -> list[StepRows]:
-        """Rows of walks before each step that was begun here."""
-        return [StepRows(self.query_id, head, step, *counts) for (head, step), counts in self._step_rows.items()]
 
     @property
     def probe_counts(self) -> ProbeCounts:
@@ -255,7 +236,8 @@ class QueryRun:
         span = Span(max(batch.span.first, self._first_tick), batch.span.end)
         rows = self._views[alias].rows(batch)
         if not self.lingering:
-            self._count(alias, span, rows)
+            self.backlogs[alias].add(span.end, rows.nbytes)
+            self.counts.on_batch(alias, rows)
         for owned in self._parts.owned.values():
             if owned.window.state.alias == alias:
                 owned.on_batch(span, rows)
@@ -264,16 +246,6 @@ class QueryRun:
                 full_owner.on_batch(span, rows, now_us)
         if self.shape.starts[alias] == self._site and not self.lingering:
             self.advance(Walk(alias, span, now_us, 0, rows))
-
-    def _count(self, alias: str, span: Span, rows: pa.RecordBatch) -> None:
-        self.backlogs[alias].add(span.end, rows.nbytes)
-        self.rows_in[alias] += rows.num_rows
-        if rows.num_rows:
-            times = rows.column(TS)
-            oldest, _ = self._times.get(alias, (times[0].as_py(), 0))
-            self._times[alias] = oldest, times[-1].as_py()
-        if self._site != self.plan.sink:
-            self._ship_all[alias].add(rows)
 
     def on_clock(self) -> None:
         """Time passed."""
@@ -287,9 +259,7 @@ class QueryRun:
             return
         parts, steps = self._parts, self.shape.steps[walk.head]
         assert parts is not None
-        if walk.rows.num_rows:
-            rows, walks = self._step_rows.get((walk.head, walk.step), (0, 0))
-            self._step_rows[walk.head, walk.step] = rows + walk.rows.num_rows, walks + 1
+        self.counts.on_walk(walk)
         if walk.rows.num_rows and walk.step < len(steps):
             walk = _matchable(walk, steps[walk.step].keys_of(walk.rows))
         if walk.rows.num_rows == 0 or walk.step == len(steps):

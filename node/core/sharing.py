@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from node.core.limits import Limits
 from node.core.messages import Attach, Detach
 from node.core.query_run import QueryRun
 from node.core.status import ReplicaKind, ReplicaStatus
@@ -24,9 +25,6 @@ from planner.model import Algorithm, PolicyName
 
 #: A replica, by its query and its number there.
 Place = tuple[str, int]
-
-#: How many replicas that the owner ended before we began are remembered.
-_ENDED_KEPT = 10_000
 
 
 def share_key(run: QueryRun, replica: ReplicaShape) -> tuple[object, ...] | None:
@@ -52,8 +50,9 @@ def share_key(run: QueryRun, replica: ReplicaShape) -> tuple[object, ...] | None
 class Sharing:
     """Who uses whose replica here."""
 
-    def __init__(self, site: str, runs: dict[str, QueryRun]) -> None:
+    def __init__(self, site: str, runs: dict[str, QueryRun], limits: Limits) -> None:
         self._site = site
+        self._limits = limits
         self._runs = runs
         #: Queries that are over here and whose replicas are not.
         self.lingering: dict[str, QueryRun] = {}
@@ -133,7 +132,7 @@ class Sharing:
             self._unbind(place)
         # Even then: a query that ended here before it heard of an Attach has a copy of its own left.
         self._detached[place] = None
-        while len(self._detached) > _ENDED_KEPT:
+        while len(self._detached) > self._limits.ended_replicas_max:
             del self._detached[next(iter(self._detached))]
         self._end_if_unused(place)
 

@@ -47,6 +47,18 @@ class ReplicaStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewCount:
+    """How much of a local stream a query has seen, and what shipping all of it would have cost."""
+
+    query_id: str
+    alias: str
+    rows: int
+    ship_all_bytes: int
+    #: From the first tuple to the last, in event time.
+    span_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepRows:
     """How many rows the walks of a head had, at this site, before one of its steps; after the last they are results."""
 

@@ -10,6 +10,7 @@ its backlog shrinks, and it is read on.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from node.core.limits import Limits
@@ -18,6 +19,7 @@ from node.core.recent import RecentBatches
 from node.core.retained import RetainedBatches
 from node.core.sealer import Batch, Sealer
 from node.core.ticks import TICK_END
+from planner.errors import NarrowsError
 from planner.model import StreamInfo
 
 
@@ -81,6 +83,11 @@ class StreamState:
             return "held"
         return "reading" if self.reading else "paused"
 
+    def full_queries(self, limits: Limits) -> tuple[str, ...]:
+        """Queries that have as much of it under way as is allowed."""
+        full = [run.query_id for alias, run in self.followers if run.started and run.backlogs[alias].full(limits)]
+        return tuple(dict.fromkeys(full))
+
     def wants_more(self, limits: Limits) -> bool:
         """Whether the source should be read now."""
         if self.reading or self.ended or self.failed or self.frontier == TICK_END:
@@ -89,3 +96,12 @@ class StreamState:
             return False
         running = [run.backlogs[alias] for alias, run in self.followers if run.started and not run.lingering]
         return bool(running) and not any(backlog.full(limits) for backlog in running)
+
+
+def check_same(streams: Mapping[str, StreamState], info: StreamInfo) -> StreamState:
+    """Our stream that another site speaks of; raises NarrowsError unless it is as that site thinks."""
+    own = streams.get(info.name)
+    if own is None or own.info != info:
+        known = "no such stream" if own is None else f"{own.info.schema.names} with event time {own.info.ts}"
+        raise NarrowsError(f"stream {info.name} requires the same columns at both sites; got {known} here")
+    return own

@@ -23,9 +23,6 @@ from node.core.messages import (
     TupleAnswer,
 )
 
-#: Queries, and questions before them, whose bytes are kept for status.
-_QUERIES_KEPT = 200
-
 
 class Purpose(StrEnum):
     """What a message belongs to."""
@@ -72,18 +69,19 @@ def cause_of(message: Message) -> Cause:
 
 
 class Traffic:
-    """Everything a site has sent, by cause, peer and kind."""
+    """What a site has sent, by cause, peer and kind: for those queries, and questions before them, that sent last."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries_max: int = 200) -> None:
+        self._queries_max = queries_max
+        #: In the order in which they last sent something, so that what goes on is not forgotten for what is over.
         self._by_query: dict[str, dict[tuple[Cause, str, str], Sent]] = {}
 
     def count(self, cause: Cause, peer: str, kind: str, nbytes: int, framing: float, last: bool) -> None:
         """A part of a message left; ``last`` says that it was the last one of it."""
-        flows = self._by_query.get(cause.query_id)
-        if flows is None:
-            while len(self._by_query) >= _QUERIES_KEPT:
-                del self._by_query[next(iter(self._by_query))]
-            flows = self._by_query.setdefault(cause.query_id, {})
+        flows = self._by_query.pop(cause.query_id, {})
+        self._by_query[cause.query_id] = flows
+        if len(self._by_query) > self._queries_max:
+            del self._by_query[next(iter(self._by_query))]
         sent = flows.setdefault((cause, peer, kind), Sent())
         sent.messages += last
         sent.nbytes += nbytes

@@ -54,6 +54,9 @@ class NativeEngine:
                 outcomes.append(error)
         return outcomes
 
+    def close(self) -> None:
+        """There is nothing but memory to let go of, and whoever holds the engine does that."""
+
     def rows(self, window: str) -> int:
         """Live rows of a window: not expired, and without a null in a key."""
         return self._window("rows", window).rows

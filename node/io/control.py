@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import asdict
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import grpc
 from google.protobuf.message import Message as ProtoMessage
 
 from node.core.engine import SiteEngine
 from node.core.events import DropRequested, QueryIssued
-from node.core.link import LinkState
 from node.io.delivery import Delivery
 from node.io.engine_report import EngineReport
 from node.io.engine_thread import EngineThread
@@ -24,18 +20,22 @@ from node.io.explained import explained
 from node.io.plan_desk import PlanDesk
 from node.io.queries import IssuedQuery, Queries
 from node.io.runner import Runner
+from node.io.status_report import StatusReport, trouble_of
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
 from planner.choose import Options
-from planner.errors import NarrowsError, QueryError
-from planner.plans import brief, describe, plan_dict
+from planner.errors import NarrowsError, UnknownStreamError
+from planner.plans import describe, plan_dict
 
 _INFO_EVERY_S = 0.25
-_RATE_SPAN_S = 5.0
 _SERVICE = "narrows.Control"
 
 Request = TypeVar("Request", bound=ProtoMessage)
 Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class SiteMissingError(NarrowsError):
+    """A site that the query needs cannot be reached."""
 
 
 class Control:
@@ -54,15 +54,11 @@ class Control:
     ) -> None:
         self._runner = runner
         self._transport = transport
-        self._engine_thread = engine_thread
-        self._engine = engine
         self._queries = queries
         self._desk = desk
         self._stop = stop
-        self._engine_report = engine_report
         self._delivery = Delivery(self._find, queries, lambda stored: runner.put(list(stored)))
-        self._began = time.monotonic()
-        self._samples: deque[tuple[float, dict[str, int]]] = deque()
+        self._report = StatusReport(runner, transport, engine_thread, engine, queries, engine_report)
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """gRPC's table of methods."""
@@ -101,10 +97,10 @@ class Control:
     async def _issue(self, request: pb.IssueRequest, context: Context) -> pb.IssueReply:
         try:
             planned = await self._desk.plan(request, self._require_links, explained=request.explained)
+            issued = self._queries.new(planned, keep=request.keep)
         except NarrowsError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}{self._unreachable()}")
+            await self._refuse(error, context)
         plan = planned.plan
-        issued = self._queries.new(planned, keep=request.keep)
         self._runner.put([QueryIssued(issued.query_id, plan)])
         return pb.IssueReply(
             query_id=issued.query_id,
@@ -124,18 +120,22 @@ class Control:
         try:
             planned = await self._desk.plan(request.query, lambda _: None, explained=True)
         except NarrowsError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{error}{self._unreachable()}")
+            await self._refuse(error, context)
         return explained(planned, "", (), self._troubles())
 
     def _require_links(self, sites: tuple[str, ...]) -> None:
         for site in sites:
             trouble = self._trouble(site)
             if trouble:
-                raise QueryError(f"site {site} is required by the query; it cannot be reached now")
+                raise SiteMissingError(f"site {site} is required by the query; it cannot be reached now")
 
-    def _unreachable(self) -> str:
-        """A line per site that cannot be reached: a stream may be unknown only because its site is."""
-        return "".join(f"\n{trouble}" for trouble in self._troubles())
+    async def _refuse(self, error: NarrowsError, context: Context) -> NoReturn:
+        """Say no. What may be only because a site cannot be reached, such as an unknown stream, begins with that."""
+        troubles = self._troubles()
+        if isinstance(error, SiteMissingError) or (troubles and isinstance(error, UnknownStreamError)):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "\n".join([*troubles, str(error)]))
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "\n".join([str(error), *troubles]))
+        raise AssertionError("abort does not return")
 
     def _troubles(self) -> list[str]:
         troubles = {site: self._trouble(site) for site in self._runner.stack.links}
@@ -143,10 +143,7 @@ class Control:
 
     def _trouble(self, site: str) -> str:
         """Why the link to a site is not up; nothing if it is, or if there is none."""
-        link = self._runner.stack.links.get(site)
-        if link is None or link.state is LinkState.UP:
-            return ""
-        return self._transport.trouble.get(site) or link.trouble or link.state.value
+        return trouble_of(self._runner, self._transport, site)
 
     async def _find(self, query_id: str, context: Context) -> IssuedQuery:
         query = self._queries.by_id.get(query_id)
@@ -165,8 +162,7 @@ class Control:
         self._runner.put([DropRequested(query.query_id)])
         while not query.state.ended:
             await query.changed.wait()
-        query.spool.close()
-        del self._queries.by_id[query.query_id]
+        self._queries.forget(query.query_id)
         return pb.Empty()
 
     def _info(self, query: IssuedQuery) -> pb.QueryInfo:
@@ -200,6 +196,7 @@ class Control:
             text = f"query {query.query_id} requires one follower at a time; it has one"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
         query.followed = True
+        query.seen_rows = query.spool.taken
         leaving = asyncio.Event()
         taking = asyncio.create_task(self._take(query, requests, leaving))
         try:
@@ -210,6 +207,7 @@ class Control:
             await leaving.wait()
         finally:
             query.followed = False
+            query.seen_rows = 0
             taking.cancel()
 
     async def _take(
@@ -217,6 +215,7 @@ class Control:
     ) -> None:
         """Forget what the client has kept, until it says no more: then it is leaving."""
         async for request in requests:
+            query.seen_rows = max(query.seen_rows, query.spool.first_row_of(request.seen))
             query.spool.forget_before(request.taken)
         leaving.set()
         query.wake()
@@ -251,150 +250,8 @@ class Control:
         return pb.Empty()
 
     async def _status(self, _: pb.Empty, __: Context) -> pb.StatusReply:
-        site = self._runner.stack.site
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        reply = pb.StatusReply(
-            site=site.name,
-            engine_seconds=self._engine_thread.busy_seconds,
-            core_seconds=self._runner.core_seconds,
-            cpu_seconds=usage.ru_utime + usage.ru_stime,
-            rss_bytes=usage.ru_maxrss * 1024,
-            uptime_seconds=time.monotonic() - self._began,
-            ignored=dict(self._runner.ignored),
-            engine=pb.EngineStatus(**asdict(self._engine_report())),
-        )
-        reply.streams.extend(self._stream_rows())
-        reply.links.extend(self._link_rows())
-        for run in site.runs.values():
-            for window in run.window_states:
-                window_id = window.window_id
-                status = pb.WindowStatus(
-                    query_id=run.query_id,
-                    window=window_id,
-                    alias=window.alias,
-                    frontier=window.frontier,
-                    waiting_walks=window.waiting,
-                )
-                status.rows, status.nbytes = self._window_size(window_id)
-                reply.windows.append(status)
-        reply.views.extend(
-            pb.ViewStatus(
-                query_id=view.query_id,
-                alias=view.alias,
-                rows=view.rows,
-                ship_all_bytes=view.ship_all_bytes,
-                span_us=view.span_us,
-            )
-            for view in site.view_counts()
-        )
-        reply.steps.extend(
-            pb.StepStatus(query_id=step.query_id, head=step.head, step=step.step, rows=step.rows, walks=step.walks)
-            for step in site.step_rows()
-        )
-        reply.traffic.extend(self._traffic_rows())
-        reply.queries.extend(
-            pb.QueryBrief(
-                query_id=query.query_id, state=query.state, rows=query.spool.rows, plan_brief=brief(query.plan)
-            )
-            for query in self._queries.by_id.values()
-            if not query.state.ended
-        )
-        reply.replicas.extend(self._replica_rows())
-        reply.probes.extend(
-            pb.ProbeStatus(query_id=counts.query_id, delta_us=counts.delta_us, early=counts.early, late=counts.late)
-            for counts in site.probe_counts()
-        )
-        return reply
-
-    def _traffic_rows(self) -> list[pb.TrafficStatus]:
-        return [
-            pb.TrafficStatus(
-                query_id=cause.query_id,
-                purpose=cause.purpose,
-                name=cause.name,
-                number=cause.number,
-                peer=peer,
-                kind=kind,
-                messages=sent.messages,
-                bytes=sent.nbytes,
-                framing_bytes=sent.framing_bytes,
-            )
-            for cause, peer, kind, sent in self._runner.stack.traffic.flows()
-        ]
-
-    def _replica_rows(self) -> list[pb.ReplicaStatus]:
-        site = self._runner.stack.site
-        return [
-            pb.ReplicaStatus(
-                query_id=replica.query_id,
-                alias=replica.alias,
-                kind=replica.kind.value,
-                role=replica.role.value,
-                peer=replica.peer,
-                frontier=replica.frontier,
-                keys=replica.keys,
-                tuples=replica.tuples,
-                nbytes=replica.nbytes,
-                restarts=replica.restarts,
-                ended=replica.query_id not in site.runs and not replica.users,
-                users=replica.users,
-            )
-            for replica in site.replica_statuses()
-        ]
-
-    def _window_size(self, window_id: str) -> tuple[int, int]:
-        """Rows and bytes of a window; nothing for one that the engine does not hold, or not yet, or no more."""
-        try:
-            return self._engine.rows(window_id), self._engine.nbytes(window_id)
-        except ValueError:
-            return 0, 0
+        return self._report.reply()
 
     def sample(self) -> None:
-        """Remember how many rows arrived, for rates; called about once a second."""
-        now = time.monotonic()
-        rows = {name: stream.rows_arrived for name, stream in self._runner.stack.site.streams.items()}
-        self._samples.append((now, rows))
-        while now - self._samples[0][0] > _RATE_SPAN_S:
-            self._samples.popleft()
-
-    def _rate(self, name: str, rows: int) -> float:
-        if not self._samples:
-            return 0.0
-        then, before = self._samples[0]
-        return (rows - before[name]) / max(0.001, time.monotonic() - then)
-
-    def _stream_rows(self) -> list[pb.StreamStatus]:
-        return [
-            pb.StreamStatus(
-                name=name,
-                state=stream.state,
-                rows=stream.rows_arrived,
-                aside=stream.rows_aside,
-                rows_per_second=self._rate(name, stream.rows_arrived),
-                frontier=stream.frontier,
-                reason=stream.failed,
-                retained_rows=stream.retained.rows,
-                retained_bytes=stream.retained.nbytes,
-            )
-            for name, stream in self._runner.stack.site.streams.items()
-        ]
-
-    def _link_rows(self) -> list[pb.LinkStatus]:
-        rows = []
-        for peer, link in self._runner.stack.links.items():
-            ledger = self._transport.ledgers[peer]
-            rows.append(
-                pb.LinkStatus(
-                    peer=peer,
-                    state=link.state.value,
-                    trouble=self._trouble(peer),
-                    rtt_us=link.rtt_us,
-                    bytes_per_s=self._runner.stack.bandwidths[peer].bytes_per_s,
-                    sent_bytes=ledger.sent.bytes_by_kind,
-                    received_bytes=ledger.received.bytes_by_kind,
-                    backlog_bytes=link.backlog_bytes,
-                    reconnects=link.reconnects,
-                    duplicates=link.duplicates,
-                )
-            )
-        return rows
+        """Notice how things are; called about once a second."""
+        self._report.sample()

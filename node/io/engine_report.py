@@ -20,3 +20,5 @@ class EngineReport:
     rebuilt: int = 0
     #: How often Spark died and was started again.
     restarts: int = 0
+    #: Since it is being started again; 0 if it is not.
+    restarting_seconds: float = 0.0

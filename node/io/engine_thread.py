@@ -18,6 +18,9 @@ from node.core.events import EngineFailed, Event, ProbeFinished
 
 log = logging.getLogger(__name__)
 
+_FAILED_KEPT = 1_000
+_STOP_S = 5.0
+
 
 class EngineThread:
     """Runs an engine in a thread of its own."""
@@ -26,7 +29,9 @@ class EngineThread:
         self._engine = engine
         self._deliver = deliver
         self._queue: queue.SimpleQueue[RunOp | None] = queue.SimpleQueue()
-        self._failed: dict[str, str] = {}
+        #: The last queries that failed; of those before, nothing is asked any more.
+        self._failed: dict[str, None] = {}
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
         #: Processor time of this thread; wall time would count waiting for others.
         self.busy_seconds = 0.0
@@ -38,21 +43,25 @@ class EngineThread:
         self._queue.put(effect)
 
     def stop(self) -> None:
+        """Nobody wants answers any more: close the engine, which ends what it is at, and wait for it a while."""
+        self._over.set()
         self._queue.put(None)
-        self._thread.join(timeout=5)
+        self._engine.close()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_S)
 
     def _work(self) -> None:
         while True:
-            taken, over = self._take()
+            taken = self._take()
+            if self._over.is_set():
+                return
             began = time.thread_time()
             events = self._run(taken)
             self.busy_seconds += time.thread_time() - began
-            if events:
+            if events and not self._over.is_set():
                 self._deliver(events)
-            if over:
-                return
 
-    def _take(self) -> tuple[list[tuple[str, list[RunOp]]], bool]:
+    def _take(self) -> list[tuple[str, list[RunOp]]]:
         """Wait for one operation, then take all there are: neighbours of one query together, all in their order.
 
         The order of different queries matters too: one may probe a window that another fills.
@@ -66,8 +75,8 @@ class EngineThread:
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
-                return taken, False
-        return taken, True
+                break
+        return taken
 
     def _run(self, taken: list[tuple[str, list[RunOp]]]) -> list[Event]:
         # Of a query that failed, windows are in an unknown state; closing them is all that is still wanted.
@@ -84,8 +93,12 @@ class EngineThread:
             if query_id in self._failed:
                 continue
             if isinstance(outcome, Exception):
+                if self._over.is_set():
+                    return []
                 log.error("engine failed on query %s", query_id, exc_info=outcome)
-                self._failed[query_id] = str(outcome)
+                self._failed[query_id] = None
+                if len(self._failed) > _FAILED_KEPT:
+                    del self._failed[next(iter(self._failed))]
                 events.append(EngineFailed(query_id, f"the engine failed: {outcome}"))
                 continue
             questions = [effect.op_id for effect in effects if isinstance(effect.op, Question)]

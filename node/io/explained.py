@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from node.io.measured import measured_of
 from node.io.planned import Planned
 from node.rpc import control_pb2 as pb
-from planner.explain import explain_dict, explain_text
+from planner.explain_text import explain_text
+from planner.explain_values import explain_dict
 from planner.picture import explain_dot, explain_svg
 from planner.plans import describe, plan_dict
 
@@ -30,5 +31,5 @@ def explained(
     document |= {"query_id": query_id or None, "warnings": warnings, "declared": list(planned.declared)}
     reply.json = json.dumps(document, indent=2)
     if choice is not None:
-        reply.svg, reply.dot = explain_svg(choice), explain_dot(choice)
+        reply.svg, reply.dot = explain_svg(choice, found), explain_dot(choice, found)
     return reply

@@ -11,11 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from node.core.link import Kind
-from node.framing import framing_bytes, update_bytes
-
-#: Preface, settings and headers of a new connection, from the site that dials and from the one that answers.
-_DIAL_BYTES = 290
-_ANSWER_BYTES = 153
+from node.framing import ANSWER_BYTES, DIAL_BYTES, framing_bytes, update_bytes
 
 FRAMING = "framing"
 
@@ -58,13 +54,13 @@ class LinkLedger:
 
     def count_dialled(self) -> None:
         """A connection was made from here."""
-        self.sent.count_framing(_DIAL_BYTES)
-        self.received.count_framing(_ANSWER_BYTES)
+        self.sent.count_framing(DIAL_BYTES)
+        self.received.count_framing(ANSWER_BYTES)
 
     def count_answered(self) -> None:
         """A connection was made from there."""
-        self.sent.count_framing(_ANSWER_BYTES)
-        self.received.count_framing(_DIAL_BYTES)
+        self.sent.count_framing(ANSWER_BYTES)
+        self.received.count_framing(DIAL_BYTES)
 
 
 def _count_updates(ledger: Ledger, before: int | None) -> int | None:

@@ -1,4 +1,9 @@
-"""Queries that were issued at this site: their rows, their state, who follows them."""
+"""Queries that were issued at this site: their rows, their state, who follows them.
+
+Of those that have ended and whose rows are all taken the last ``limits.ended_queries_max`` are kept, to be looked at.
+Rows that nobody took are never forgotten, nor are those that are to be kept, before the query is dropped; so a site
+that has ``limits.untaken_queries_max`` of such queries takes on no more.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,16 @@ from pathlib import Path
 
 from node.core.effects import QueryState, StoreRows
 from node.core.events import RowsStored
+from node.core.limits import Limits
 from node.io.latency import LatencyHistogram
 from node.io.planned import Planned
 from node.io.spool import Spool
+from planner.errors import QueryError
 from planner.model import Plan
 
 #: With more than this not yet sent to a follower, storing is not confirmed, so that sources pause.
 UNSENT_BYTES_MAX = 1 << 30
+_LIMITS = Limits()
 
 
 @dataclass
@@ -33,6 +41,8 @@ class IssuedQuery:
     unconfirmed: list[RowsStored] = field(default_factory=list)
     #: Of the bytes that were ever stored, those that the present follower was sent or any client has taken.
     sent_bytes: int = 0
+    #: Rows before this number were read by the present follower, which may not have kept them.
+    seen_rows: int = 0
     #: Ids are used again when the daemon is restarted; whoever remembers a row's number must not meet another query.
     run: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -43,6 +53,17 @@ class IssuedQuery:
     @property
     def unsent_bytes(self) -> int:
         return self.spool.written - self.sent_bytes
+
+    @property
+    def read_rows(self) -> int:
+        """Rows before this number were read by the present follower, or taken by anybody."""
+        return max(self.seen_rows, self.spool.taken)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is over and nobody can want rows of it any more."""
+        everything = self.spool.taken == self.spool.rows and not self.spool.keep
+        return self.state.ended and everything and not self.followed
 
     def sent_before(self, chunk: int) -> None:
         """Chunks before this number are out of the daemon's hands."""
@@ -57,14 +78,24 @@ class IssuedQuery:
 class Queries:
     """All of them, by id."""
 
-    def __init__(self, site: str, folder: Path) -> None:
+    def __init__(self, site: str, folder: Path, limits: Limits = _LIMITS) -> None:
         self._site = site
         self._folder = folder
+        self._limits = limits
         self._count = 0
         self.by_id: dict[str, IssuedQuery] = {}
+        #: Those that have ended, in the order in which they did.
+        self._ended: dict[str, IssuedQuery] = {}
 
     def new(self, planned: Planned, keep: bool = False) -> IssuedQuery:
-        """A query whose rows are forgotten when they are taken; or, to ``keep``, not before it is dropped."""
+        """A query whose rows are forgotten when they are taken; or, to ``keep``, not before it is dropped.
+
+        Raises QueryError if there are too many queries here whose rows wait for somebody.
+        """
+        waiting = sum(not query.is_settled for query in self._ended.values())
+        if waiting >= self._limits.untaken_queries_max:
+            least = f"fewer than {self._limits.untaken_queries_max} ended queries whose rows are kept"
+            raise QueryError(f"site {self._site} requires {least}; it has {waiting}: narrows drop ID forgets one")
         self._count += 1
         query_id = f"{self._site}-{self._count}"
         query = IssuedQuery(query_id, planned, Spool(self._folder / query_id, keep))
@@ -93,9 +124,24 @@ class Queries:
 
     def report(self, query_id: str, state: QueryState, reason: str) -> None:
         query = self.by_id.get(query_id)
+        if query is None:
+            return
+        query.state, query.reason = state, reason
+        query.wake()
+        if state.ended:
+            query.spool.finish()
+            query.unconfirmed.clear()
+            self._ended[query_id] = query
+            settled = [ended.query_id for ended in self._ended.values() if ended.is_settled]
+            for oldest in settled[: -self._limits.ended_queries_max]:
+                self.forget(oldest)
+
+    def forget(self, query_id: str) -> None:
+        """Nobody asks for this query any more."""
+        query = self.by_id.pop(query_id, None)
+        self._ended.pop(query_id, None)
         if query is not None:
-            query.state, query.reason = state, reason
-            query.wake()
+            query.spool.close()
 
     def close(self) -> None:
         for query in self.by_id.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable
 
@@ -14,7 +15,8 @@ from node.core.events import RowsArrived, SourceFailed
 from node.core.profile import Sample
 from node.core.recent import SAMPLE_BYTES_MAX, SAMPLE_ROWS_MAX
 from node.core.stream import LocalStream
-from node.io.sources import ReplaySource, SourceError, open_source
+from node.io.readers import SourceError
+from node.io.sources import ReplaySource, open_source
 
 #: Rows per read at full speed: large enough that a batch is worth its message, small enough to overlap work.
 READ_ROWS = 16_384
@@ -32,25 +34,37 @@ class Replay:
         self._tau_s = tau_ms / 1000
         self._speed = speed
         self._began_s: float | None = None
+        self._closed = threading.Event()
+        #: Held while the file is read: it must not be closed then.
+        self._reading = threading.Lock()
         self.local = LocalStream(self._source.info, config.lateness_ms, self._source.first_ts, config.retain_ms)
 
     def read(self, origin_ms: int | None) -> RowsArrived | SourceFailed:
         """The next rows; when paced, what became due since the last call."""
         name = self.local.info.name
-        try:
-            if self._speed is None:
-                chunk = self._source.read(READ_ROWS)
-                return RowsArrived(name, chunk.rows, chunk.ts, None, chunk.ended)
-            return self._read_paced(name, self._speed, origin_ms)
-        except SourceError as error:
-            return SourceFailed(name, str(error))
+        if self._speed is not None:
+            self._wait_for_more(self._speed)
+        with self._reading:
+            if self._closed.is_set():
+                return SourceFailed(name, "it is closed")
+            try:
+                if self._speed is None:
+                    chunk = self._source.read(READ_ROWS)
+                    return RowsArrived(name, chunk.rows, chunk.ts, None, chunk.ended)
+                return self._read_due(name, self._speed, origin_ms)
+            except SourceError as error:
+                return SourceFailed(name, str(error))
 
-    def _read_paced(self, name: str, speed: float, origin_ms: int | None) -> RowsArrived:
-        """Event time starts at ``origin_ms`` with the first read and runs ``speed`` times as fast as the clock."""
+    def _wait_for_more(self, speed: float) -> None:
+        """Between reads, until more is due."""
         if self._began_s is None:
             self._began_s = time.monotonic()
         else:
-            time.sleep(min(1.0, self._tau_s / speed))
+            self._closed.wait(min(1.0, self._tau_s / speed))
+
+    def _read_due(self, name: str, speed: float, origin_ms: int | None) -> RowsArrived:
+        """Event time starts at ``origin_ms`` with the first read and runs ``speed`` times as fast as the clock."""
+        assert self._began_s is not None
         elapsed_ms = (time.monotonic() - self._began_s) * speed * 1000
         now_ts = (origin_ms or 0) * self.local.info.unit + int(elapsed_ms * self.local.info.unit)
         chunk = self._source.read_due(now_ts, PACED_ROWS)
@@ -72,7 +86,10 @@ class Replay:
             return sample_of_sources([source], None if self._speed is not None else READ_ROWS)
 
     def close(self) -> None:
-        self._source.close()
+        """A read that waits returns; the file is closed."""
+        self._closed.set()
+        with self._reading:
+            self._source.close()
 
 
 def sample_of_sources(sources: Iterable[ReplaySource], batch_rows: int | None) -> Sample:

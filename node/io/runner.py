@@ -97,6 +97,11 @@ class Runner:
             for task in list(self._tasks):
                 task.cancel()
 
+    def close(self) -> None:
+        """Let go of the threads, without waiting for what they are at: a source that is closed lets go of its own."""
+        for pool in (self._pool, self._measuring):
+            pool.shutdown(wait=False, cancel_futures=True)
+
     async def _timer(self) -> None:
         while True:
             await asyncio.sleep(TIMER_S)

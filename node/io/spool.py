@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -199,6 +200,14 @@ class Spool:
         """How many bytes were ever written before chunk ``number``."""
         return self.written if number >= self.end else self._at(number).position
 
+    def first_row_of(self, number: int) -> int:
+        """The number of the first row of chunk ``number``, or of the next row to be stored."""
+        return self.rows if number >= self.end else self._at(max(number, self.first)).first_row
+
+    def unread_bytes(self, row: int) -> int:
+        """About how many bytes the rows from ``row`` on have."""
+        return self.written - self.position(self._chunk_of(max(row, self.first_row)))
+
     def _at(self, number: int) -> _Chunk:
         if not self.first <= number < self.end:
             raise RowsForgottenError(f"required chunk {self.first} to {self.end - 1}, got {number}")
@@ -244,6 +253,14 @@ class Spool:
         segment.file.close()
         segment.path.unlink(missing_ok=True)
 
+    def finish(self) -> None:
+        """No more rows will come, so no file stays open, and the last one goes with its rows too."""
+        last, self._current = self._current, None
+        if last is not None:
+            last.file.close()
+            if last.chunks == 0:
+                self._remove(last)
+
     def close(self) -> None:
         """Forget everything."""
         segments = {id(chunk.segment): chunk.segment for chunk in self._chunks if chunk is not None}
@@ -254,6 +271,8 @@ class Spool:
         self._chunks.clear()
         self._gone = 0
         self._current = None
+        with suppress(OSError):  # an earlier life may have left something there
+            self._folder.rmdir()
 
 
 def _first_row(chunk: _Chunk | None) -> int:

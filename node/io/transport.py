@@ -3,6 +3,11 @@
 What flows and what it means is the link's business (``node.core.link``). Here
 connections are made, broken connections are made again with backoff, and bytes
 are written, read and counted.
+
+A link has one connection at a time. A peer that dials again has given up the one
+before, even if nobody told us, so that is ended first, with all that waits in it:
+two would share the path between them, and what limits or measures a connection,
+as an emulated network does, would not limit or measure the link.
 """
 
 from __future__ import annotations
@@ -81,6 +86,8 @@ class Connection:
     number: int
     outbox: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     closing: str = ""
+    #: Set when another connection of the link takes its place: nothing more is written to it or taken from it.
+    replaced: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Transport:
@@ -90,7 +97,8 @@ class Transport:
         self._site = site
         self._peers = peers
         self._put = put
-        self._connections: dict[int, Connection] = {}
+        #: By peer: a link has one.
+        self._connections: dict[str, Connection] = {}
         self._count = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.ledgers = {peer: LinkLedger() for peer in peers}
@@ -113,12 +121,12 @@ class Transport:
     # -- effects ------------------------------------------------------------------------------
 
     def send(self, effect: SendFrame) -> None:
-        connection = self._connections.get(effect.connection)
+        connection = self._current(effect.peer, effect.connection)
         if connection is not None:
             connection.outbox.put_nowait(effect.data)
 
     def close(self, effect: CloseConnection) -> None:
-        connection = self._connections.get(effect.connection)
+        connection = self._current(effect.peer, effect.connection)
         if connection is not None:
             log.warning("link %s-%s: closed (%s)", self._site, effect.peer, effect.reason)
             connection.closing = effect.reason
@@ -170,6 +178,10 @@ class Transport:
             reason = f"site {self._site} requires a peer among {known}; got {peer!r}"
             await context.write(_refusal(reason))
             return
+        if peer > self._site:
+            reason = f"site {self._site} dials {peer} itself, so that their link is one connection; got a call from it"
+            await context.write(_refusal(reason))
+            return
         self.ledgers[peer].count_answered()
         connection = self._open(peer)
         self._received(connection, first)
@@ -178,29 +190,42 @@ class Transport:
     # -- a connection -------------------------------------------------------------------------
 
     def _open(self, peer: str) -> Connection:
+        before = self._connections.get(peer)
+        if before is not None:
+            log.info("link %s-%s: %s dialled again; the connection before is ended", self._site, peer, peer)
+            before.closing = f"{peer} dialled again"
+            before.replaced.set()
         self._count += 1
         connection = Connection(peer, self._count)
-        self._connections[connection.number] = connection
+        self._connections[peer] = connection
         self.trouble.pop(peer, None)
         self._put([ConnectionOpened(peer, connection.number)])
         return connection
 
+    def _current(self, peer: str, number: int) -> Connection | None:
+        """That connection, unless it is gone."""
+        connection = self._connections.get(peer)
+        return connection if connection is not None and connection.number == number else None
+
     async def _converse(self, connection: Connection, stream: ByteStream) -> str:
-        """Write and read until one of the two is over; why it was."""
+        """Write and read until one of the two is over, or the link has another connection; why it was."""
         # gRPC cancels the answering end when the peer's process dies: the link must hear of that too.
         reason = "connection lost"
         writer = asyncio.create_task(self._write(connection, stream))
         reader = asyncio.create_task(self._read(connection, stream))
+        replaced = asyncio.create_task(_wait(connection.replaced))
+        tasks = (writer, reader, replaced)
         try:
-            done, _ = await asyncio.wait({writer, reader}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             reason = connection.closing or next(iter(done)).result()
         finally:
-            del self._connections[connection.number]
-            for task in (writer, reader):
+            if self._connections.get(connection.peer) is connection:
+                del self._connections[connection.peer]
+            for task in tasks:
                 task.cancel()
             self._put([ConnectionClosed(connection.peer, connection.number, reason)])
             # Their own cancellation is returned, not raised; ours must go through, or stopping would hang.
-            await asyncio.gather(writer, reader, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         return reason
 
     async def _write(self, connection: Connection, stream: ByteStream) -> str:
@@ -227,6 +252,11 @@ class Transport:
         self._put([FrameArrived(connection.peer, connection.number, data)])
 
 
+async def _wait(replaced: asyncio.Event) -> str:
+    await replaced.wait()
+    return "replaced"
+
+
 def _refusal(reason: str) -> bytes:
     (shipment,) = FrameWriter().write([Refuse(reason)])
     return shipment
@@ -237,5 +267,8 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         if error.code() is grpc.StatusCode.UNAVAILABLE:
             return "nobody answers" if "onnect" in (error.details() or "") else "connection lost"
+        if error.code() is grpc.StatusCode.INTERNAL and "from Core" in (error.details() or ""):
+            # What gRPC says of a write to a connection that broke.
+            return "connection lost"
         return f"{error.code().name.lower()}: {error.details()}"
     return str(error) or type(error).__name__

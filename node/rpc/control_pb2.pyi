@@ -69,12 +69,14 @@ class IssueReply(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., schema: _Optional[bytes] = ..., plan_text: _Optional[str] = ..., plan_json: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
-    __slots__ = ("query_id", "taken")
+    __slots__ = ("query_id", "taken", "seen")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     taken: int
-    def __init__(self, query_id: _Optional[str] = ..., taken: _Optional[int] = ...) -> None: ...
+    seen: int
+    def __init__(self, query_id: _Optional[str] = ..., taken: _Optional[int] = ..., seen: _Optional[int] = ...) -> None: ...
 
 class FollowReply(_message.Message):
     __slots__ = ("number", "rows", "info", "schema")
@@ -195,7 +197,7 @@ class DropRequest(_message.Message):
     def __init__(self, query_id: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "replicas", "probes", "steps", "traffic", "queries", "engine")
+    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "replicas", "probes", "steps", "traffic", "queries", "engine", "ended")
     class IgnoredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -220,6 +222,7 @@ class StatusReply(_message.Message):
     TRAFFIC_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     site: str
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
@@ -237,10 +240,11 @@ class StatusReply(_message.Message):
     traffic: _containers.RepeatedCompositeFieldContainer[TrafficStatus]
     queries: _containers.RepeatedCompositeFieldContainer[QueryBrief]
     engine: EngineStatus
-    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ...) -> None: ...
+    ended: _containers.RepeatedCompositeFieldContainer[QueryBrief]
+    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ...) -> None: ...
 
 class EngineStatus(_message.Message):
-    __slots__ = ("name", "master", "version", "jobs", "job_ms_median", "job_ms_last", "rebuilt", "restarts")
+    __slots__ = ("name", "master", "version", "jobs", "job_ms_median", "job_ms_last", "rebuilt", "restarts", "restarting_seconds")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MASTER_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -249,6 +253,7 @@ class EngineStatus(_message.Message):
     JOB_MS_LAST_FIELD_NUMBER: _ClassVar[int]
     REBUILT_FIELD_NUMBER: _ClassVar[int]
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    RESTARTING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     master: str
     version: str
@@ -257,10 +262,11 @@ class EngineStatus(_message.Message):
     job_ms_last: float
     rebuilt: int
     restarts: int
-    def __init__(self, name: _Optional[str] = ..., master: _Optional[str] = ..., version: _Optional[str] = ..., jobs: _Optional[int] = ..., job_ms_median: _Optional[float] = ..., job_ms_last: _Optional[float] = ..., rebuilt: _Optional[int] = ..., restarts: _Optional[int] = ...) -> None: ...
+    restarting_seconds: float
+    def __init__(self, name: _Optional[str] = ..., master: _Optional[str] = ..., version: _Optional[str] = ..., jobs: _Optional[int] = ..., job_ms_median: _Optional[float] = ..., job_ms_last: _Optional[float] = ..., rebuilt: _Optional[int] = ..., restarts: _Optional[int] = ..., restarting_seconds: _Optional[float] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
-    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "retained_rows", "retained_bytes")
+    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "retained_rows", "retained_bytes", "idle_seconds", "still_seconds", "state_seconds", "full_queries")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -270,6 +276,10 @@ class StreamStatus(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     RETAINED_ROWS_FIELD_NUMBER: _ClassVar[int]
     RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IDLE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STILL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    FULL_QUERIES_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     rows: int
@@ -279,10 +289,14 @@ class StreamStatus(_message.Message):
     reason: str
     retained_rows: int
     retained_bytes: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., retained_rows: _Optional[int] = ..., retained_bytes: _Optional[int] = ...) -> None: ...
+    idle_seconds: float
+    still_seconds: float
+    state_seconds: float
+    full_queries: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., retained_rows: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., idle_seconds: _Optional[float] = ..., still_seconds: _Optional[float] = ..., state_seconds: _Optional[float] = ..., full_queries: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("peer", "state", "trouble", "rtt_us", "sent_bytes", "received_bytes", "backlog_bytes", "reconnects", "duplicates", "bytes_per_s")
+    __slots__ = ("peer", "state", "trouble", "rtt_us", "sent_bytes", "received_bytes", "backlog_bytes", "reconnects", "duplicates", "bytes_per_s", "state_seconds", "silent_seconds", "behind_seconds", "delivered_per_s", "rtt_us_least", "reconnects_lately")
     class SentBytesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -307,6 +321,12 @@ class LinkStatus(_message.Message):
     RECONNECTS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    STATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    RTT_US_LEAST_FIELD_NUMBER: _ClassVar[int]
+    RECONNECTS_LATELY_FIELD_NUMBER: _ClassVar[int]
     peer: str
     state: str
     trouble: str
@@ -317,7 +337,13 @@ class LinkStatus(_message.Message):
     reconnects: int
     duplicates: int
     bytes_per_s: float
-    def __init__(self, peer: _Optional[str] = ..., state: _Optional[str] = ..., trouble: _Optional[str] = ..., rtt_us: _Optional[int] = ..., sent_bytes: _Optional[_Mapping[str, int]] = ..., received_bytes: _Optional[_Mapping[str, int]] = ..., backlog_bytes: _Optional[int] = ..., reconnects: _Optional[int] = ..., duplicates: _Optional[int] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
+    state_seconds: float
+    silent_seconds: float
+    behind_seconds: float
+    delivered_per_s: float
+    rtt_us_least: int
+    reconnects_lately: int
+    def __init__(self, peer: _Optional[str] = ..., state: _Optional[str] = ..., trouble: _Optional[str] = ..., rtt_us: _Optional[int] = ..., sent_bytes: _Optional[_Mapping[str, int]] = ..., received_bytes: _Optional[_Mapping[str, int]] = ..., backlog_bytes: _Optional[int] = ..., reconnects: _Optional[int] = ..., duplicates: _Optional[int] = ..., bytes_per_s: _Optional[float] = ..., state_seconds: _Optional[float] = ..., silent_seconds: _Optional[float] = ..., behind_seconds: _Optional[float] = ..., delivered_per_s: _Optional[float] = ..., rtt_us_least: _Optional[int] = ..., reconnects_lately: _Optional[int] = ...) -> None: ...
 
 class StepStatus(_message.Message):
     __slots__ = ("query_id", "head", "step", "rows", "walks")
@@ -418,16 +444,42 @@ class ReplicaStatus(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., restarts: _Optional[int] = ..., ended: _Optional[bool] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class QueryBrief(_message.Message):
-    __slots__ = ("query_id", "state", "rows", "plan_brief")
+    __slots__ = ("query_id", "state", "rows", "plan_brief", "reason", "state_seconds", "streams", "sites", "waiting_for", "followed", "unread_rows", "unread_bytes", "unread_seconds", "read_per_s", "full", "done_tick", "links")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     PLAN_BRIEF_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    SITES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWED_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_ROWS_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    READ_PER_S_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    DONE_TICK_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     state: str
     rows: int
     plan_brief: str
-    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ...) -> None: ...
+    reason: str
+    state_seconds: float
+    streams: _containers.RepeatedScalarFieldContainer[str]
+    sites: _containers.RepeatedScalarFieldContainer[str]
+    waiting_for: _containers.RepeatedScalarFieldContainer[str]
+    followed: bool
+    unread_rows: int
+    unread_bytes: int
+    unread_seconds: float
+    read_per_s: float
+    full: bool
+    done_tick: int
+    links: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ..., reason: _Optional[str] = ..., state_seconds: _Optional[float] = ..., streams: _Optional[_Iterable[str]] = ..., sites: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., followed: _Optional[bool] = ..., unread_rows: _Optional[int] = ..., unread_bytes: _Optional[int] = ..., unread_seconds: _Optional[float] = ..., read_per_s: _Optional[float] = ..., full: _Optional[bool] = ..., done_tick: _Optional[int] = ..., links: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ProbeStatus(_message.Message):
     __slots__ = ("query_id", "delta_us", "early", "late")

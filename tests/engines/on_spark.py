@@ -35,6 +35,9 @@ class Prompt:
         self._engine.flush()
         return self._engine.nbytes(window)
 
+    def close(self) -> None:
+        self._engine.close()
+
 
 class SparkEngines:
     """Engines without windows. It is the same one each time: closing all windows must be as good as a new one."""

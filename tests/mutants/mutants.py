@@ -41,8 +41,9 @@ class Mutant:
     survives: str = ""
 
 
-WALK, RUN, SITE, STACK = "node.core.walk", "node.core.query_run", "node.core.site", "node.stack"
+WALK, RUN, ISSUER, STACK = "node.core.walk", "node.core.query_run", "node.core.issuer", "node.stack"
 WINDOW, SINK, SEALER, VIEW = "node.core.window", "node.core.sink", "node.core.sealer", "node.core.view"
+PARTICIPANT = "node.core.participant"
 LINK, HOME, STREAM, CODEC = "node.core.link", "node.core.home", "node.core.stream", "node.codec"
 AXIS, GATE, STORED, OWNED = "node.core.axis", "node.core.gate", "node.core.stored", "node.core.owned"
 PARTS, ASKING, SHIP = "node.core.parts", "node.core.algorithms.asking", "node.core.algorithms.ship"
@@ -308,11 +309,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     mutant(
         "done when taken, not when stored",
-        SITE,
-        "            self._out.append(StoreRows(query_id, walk.head, walk.span, walk.sealed_at_us, walk.rows))\n",
-        "            self._out.append(StoreRows(query_id, walk.head, walk.span, walk.sealed_at_us, walk.rows))\n"
+        ISSUER,
+        "            self._outbox.do(StoreRows(query_id, walk.head, walk.span, walk.sealed_at_us, walk.rows))\n",
+        "            self._outbox.do(StoreRows(query_id, walk.head, walk.span, walk.sealed_at_us, walk.rows))\n"
         "            self._stored(home, RowsStored(query_id, walk.head, walk.span))\n",
         "the simulated store never fails and no daemon dies between taking and storing",
+    ),
+    mutant(
+        "ended queries are remembered for ever",
+        ISSUER,
+        "while len(self._ended) > self._limits.ended_queries_max:",
+        "while False:",
+        MEMORY,
+    ),
+    mutant(
+        "questions of ended queries are remembered",
+        PARTICIPANT,
+        "            del self.asking[op_id]\n",
+        "            pass\n",
     ),
     mutant("complete when one head is", SINK, "return all(ledger", "return any(ledger"),
     Mutant(

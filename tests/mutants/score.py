@@ -21,6 +21,7 @@ from tests.mutants.mutants import ROOT, Mutant
 UNIT_TESTS = (
     "axis",
     "codec",
+    "forgetting",
     "gate",
     "graph",
     "keybook",

@@ -32,6 +32,7 @@ from node.core.query_run import QueryRun
 from node.core.stream import LocalStream
 from node.core.ticks import TICK_END, TICK_MIN
 from node.engine.native import NativeEngine
+from node.framing import ANSWER_BYTES, DIAL_BYTES, framing_bytes, update_bytes
 from node.stack import (
     CloseConnection,
     ConnectionClosed,
@@ -167,6 +168,9 @@ class World:
         #: When each direction of a link is free to send more, where links have a pace; and what it carried.
         self._free_us: dict[tuple[str, str], int] = {}
         self.nbytes: dict[tuple[str, str], int] = {}
+        #: What gRPC would add to that; and how many shipments left in a row since one came, None before the first.
+        self.framing: dict[tuple[str, str], int] = {}
+        self._went: dict[tuple[str, str], int | None] = {}
         self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
         self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
@@ -248,7 +252,7 @@ class World:
         for name, node in self._nodes.items():
             followed = [stream.info.name for stream in node.site.streams.values() if stream.followers]
             engine = self._engines[name]
-            if node.site._asking:
+            if node.site.asking:
                 raise SimulationError(f"{name} still waits for probes of a query that has ended")
             if node.site.sharing.in_use:
                 raise SimulationError(f"{name} still thinks of copies that queries shared")
@@ -357,6 +361,8 @@ class World:
         connection = self._connection_count
         self._connections[pair] = connection
         self._tell(f"{pair[0]}-{pair[1]} connected as #{connection}")
+        for way, nbytes in ((pair, DIAL_BYTES), (pair[::-1], ANSWER_BYTES)):
+            self.framing[way] = self.framing.get(way, 0) + nbytes
         for site, peer in (pair, pair[::-1]):
             self._give(site, [ConnectionOpened(peer, connection)])
 
@@ -399,13 +405,17 @@ class World:
     def _passed_us(self, site: str, frame: SendFrame) -> int:
         """When a frame is through: sent when those before it are, at the pace of the link, then under way."""
         way = site, frame.peer
+        went = self._went.get(way)
+        framing = framing_bytes(len(frame.data)) + update_bytes(went)
+        self._went[way] = None if went is None else went + 1
         self.nbytes[way] = self.nbytes.get(way, 0) + len(frame.data)
+        self.framing[way] = self.framing.get(way, 0) + framing
         if self.scenario.wan is None:
             return self.now_us + self._delay()
         shape = self.scenario.wan.shape(*way)
         sent = max(self.now_us, self._free_us.get(way, 0))
         if shape.bytes_per_s is not None:
-            sent += round(len(frame.data) / shape.bytes_per_s * 1e6)
+            sent += round((len(frame.data) + framing) / shape.bytes_per_s * 1e6)
         self._free_us[way] = sent
         return sent + 1_000 * (shape.latency_ms + self._rng.randint(-shape.jitter_ms, shape.jitter_ms))
 
@@ -419,6 +429,7 @@ class World:
 
     def _arrive(self, pair: tuple[str, str], site: str, frame: SendFrame) -> None:
         if self._connections.get(pair) == frame.connection:
+            self._went[frame.peer, site] = 0
             self._give(frame.peer, [FrameArrived(site, frame.connection, frame.data)])
         else:
             self._count("frames lost")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from node.core import hashing
+from node.core import keycodes as keys
 from spark_jobs.process import SparkProcess, SparkSettings
 
 
@@ -23,3 +25,14 @@ def spark(spark_folder: Path) -> Iterator[SparkProcess]:
         yield process
     finally:
         process.stop()
+
+
+@pytest.fixture(scope="session")
+def finishes() -> Sequence[keys.Finish]:
+    """Which hash the workers use is not for a test to say."""
+    return [hashing.scramble]
+
+
+@pytest.fixture(scope="session")
+def finish() -> keys.Finish:
+    return hashing.scramble

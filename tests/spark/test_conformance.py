@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.core import hashing
 from node.core import keycodes as keys
 from spark_jobs.process import SparkProcess
 from tests.engines.conformance import *  # noqa: F403 - the cases
@@ -33,16 +32,6 @@ def engines(spark: SparkProcess, spark_folder: Path) -> Iterator[Engines]:
     made = SparkEngines(spark, spark_folder)
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def finishes() -> Sequence[keys.Finish]:
-    return [hashing.scramble]
-
-
-@pytest.fixture(scope="module")
-def finish() -> keys.Finish:
-    return hashing.scramble
 
 
 @given(program=programs())

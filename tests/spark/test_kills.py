@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -156,6 +158,31 @@ def test_the_jvm_killed_while_idle_and_during_a_job(spark: SparkProcess, engines
     assert pair.rows
 
 
+def test_a_jvm_that_hangs_is_ended_and_another_does_the_job(
+    spark: SparkProcess, engines: SparkEngines, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(8)
+    for _ in range(3):
+        pair.run(script.step())
+    before, patient = jvm_of(spark), spark.settings
+
+    def start_patiently() -> None:
+        spark.settings = patient
+        SparkProcess.start(spark)
+
+    monkeypatch.setattr(spark, "start", start_patiently)
+    spark.settings = replace(patient, job_timeout_s=2.0)
+    os.kill(before, signal.SIGSTOP)
+    try:
+        pair.run(script.step())
+    finally:
+        spark.settings = patient
+        kill(before)
+    assert jvm_of(spark) != before
+    pair.run(script.step())
+    assert pair.rows
+
+
 def test_random_kills_change_no_row(spark: SparkProcess, engines: SparkEngines, pair: Pair) -> None:
     """At most one worker dies per job, at any moment of it: so there is progress, whatever the machine's load."""
     rng, script = random.Random(6), Script(6)
@@ -228,7 +255,8 @@ sys.stdin.read()
 """
 
 
-def test_a_daemon_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_daemon_that_is_killed_leaves_no_process_behind(tmp_path: Path, hangs: bool) -> None:
     started = [sys.executable, "-c", DAEMON, str(tmp_path)]
     with subprocess.Popen(started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as daemon:
         assert daemon.stdout is not None
@@ -237,6 +265,8 @@ def test_a_daemon_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> Non
             child = json.loads(daemon.stdout.readline())
             below = [child, *descendants(child)]
             assert len(below) >= 4, "the child, the JVM, what forks workers, and a worker"
+            if hangs:
+                os.kill(jvms(child)[0], signal.SIGSTOP)
             daemon.kill()
             wait_for(lambda: all(gone(pid) for pid in below))
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +17,8 @@ from cli.follow import follow
 from node.config import load_cluster
 from node.core.effects import QueryState
 from tests.e2e.cases import CASES
-from tests.e2e.harness import ALGORITHMS, SIX, assert_same_rows, free_port, new_tag, none_left, run, write_cluster
+from tests.e2e.conftest import _nothing_left_behind  # noqa: F401 - a fixture
+from tests.e2e.harness import ALGORITHMS, SIX, assert_same_rows, free_port, run, write_cluster
 from tests.e2e.test_multiway import SETS, Published, published, read
 from tests.e2e.test_real_data import DATA
 from tests.e2e.test_real_data import SETS as TWO_WAY_SETS
@@ -29,16 +30,6 @@ ALL = bool(os.environ.get("NARROWS_ALL_QUERIES"))
 PATIENCE_S = 280.0
 #: One core for each site's Spark: there are two of them.
 ONE_CORE = {site: [f"[site.{site}.spark]", 'master = "local[1]"'] for site in SITES}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    scratch = tmp_path / "tmp"
-    scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
-    tag = new_tag()
-    yield
-    none_left(tag)
 
 
 def two_way(name: str) -> dict[str, Published]:

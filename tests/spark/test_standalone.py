@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
 from bench.standalone import Standalone
-from node.core import hashing
-from node.core import keycodes as keys
 from spark_jobs.process import SparkProcess, SparkSettings
 from tests.engines.conformance import (  # noqa: F401 - the core of the cases
     Engines,
@@ -48,16 +46,6 @@ def engines(cluster: Standalone, tmp_path_factory: pytest.TempPathFactory) -> It
         made.close()
     finally:
         process.stop()
-
-
-@pytest.fixture(scope="module")
-def finishes() -> Sequence[keys.Finish]:
-    return [hashing.scramble]
-
-
-@pytest.fixture(scope="module")
-def finish() -> keys.Finish:
-    return hashing.scramble
 
 
 def test_an_executor_that_is_killed_changes_no_row(cluster: Standalone, engines: SparkEngines) -> None:

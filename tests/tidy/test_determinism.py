@@ -16,9 +16,8 @@ PURE = [
     *sorted((ROOT / "planner").rglob("*.py")),
     *sorted((ROOT / "node" / "core").rglob("*.py")),
     *sorted((ROOT / "node" / "engine").rglob("*.py")),
+    *sorted((ROOT / "node" / "wire").rglob("*.py")),
     ROOT / "node" / "framing.py",
-    ROOT / "node" / "wire.py",
-    ROOT / "node" / "wire_profiles.py",
     ROOT / "node" / "stack.py",
 ]
 

@@ -40,7 +40,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("node/engine/native.py", "import logging", "Pure code"),
         ("node/stack.py", "import asyncio", "Pure code"),
         ("node/core/site.py", "import node.wire", "does not know how it is sent"),
-        ("node/wire.py", "import node.io.clock", "Packages only look down"),
+        ("node/wire/messages.py", "import node.io.clock", "Packages only look down"),
         ("node/core/sink.py", "import node.core.link", "Stages do not know each other"),
         ("node/io/runner.py", "import node.rpc.link_pb2", "see protobuf"),
         ("tests/sim/world.py", "import node.io.runner", "none of the real IO"),

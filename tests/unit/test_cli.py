@@ -19,6 +19,7 @@ from cli.stats import run_stats, step_stats, traffic_stats
 from cli.tables import show_status
 from node.core.status import ProbeCounts, ReplicaKind, ReplicaRole, ReplicaStatus, StepRows
 from node.core.traffic import Cause, Purpose, Traffic
+from node.io.clock import Clock
 from node.io.control import Control
 from node.io.engine_report import EngineReport
 from node.io.plan_desk import PlanDesk
@@ -89,6 +90,7 @@ class FakeRunner:
         self.stack = SimpleNamespace(site=site, links={}, traffic=Traffic())
         self.stack.traffic.count(Cause("ash-1", Purpose.STEP, "o", 1), "bow", "tuples", 400, 14.0, True)
         self.events: list[Any] = []
+        self.clock = Clock()
 
     def put(self, events: list[Any]) -> None:
         self.events += events
@@ -214,7 +216,7 @@ ON_SPARK = EngineReport("spark", "local[2]", "4.3.0", 1_234, 41.256, 39.0, 5, 1)
 
 def status_on_spark(tmp_path: Path) -> pb.StatusReply:
     made, _ = control(tmp_path)
-    made._engine_report = lambda: ON_SPARK
+    made._report._engine_report = lambda: ON_SPARK
     return asyncio.run(made._status(pb.Empty(), cast("Any", None)))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.config import ConfigError, SourceFormat, SparkSource, load_cluster, parse_duration_ms
+from node.config import ConfigError, SourceFormat, SparkConfig, SparkSource, load_cluster, parse_duration_ms
 from node.core.declared import DeclaredLink, DeclaredStream
 from planner.errors import NarrowsError
 from planner.model import TimeUnit
@@ -113,6 +113,43 @@ def test_the_path_of_a_source_is_relative_to_the_file(tmp_path: Path, given: str
     assert found.spark is not None
     assert found.spark.options == (("PATH", resolved.format(base=tmp_path)),)
     assert (found.spark.schema, found.spark.available_now, found.spark.trigger_ms) == ("a LONG", True, None)
+
+
+def test_every_key_of_a_sites_spark_is_read(tmp_path: Path) -> None:
+    text = f"""{MINIMAL}[site.a.spark]
+master = "spark://h:7077"
+partitions = 8
+job_timeout = "30s"
+"spark.executor.memory" = "2g"
+"spark.speculation" = true
+"spark.executor.cores" = 3
+"""
+    options = (("spark.executor.memory", "2g"), ("spark.speculation", "true"), ("spark.executor.cores", "3"))
+    assert load_cluster(write(tmp_path, text)).sites[0].spark == SparkConfig("spark://h:7077", 8, 30_000, options)
+    assert load_cluster(write(tmp_path, MINIMAL)).sites[0].spark == SparkConfig("local[2]", None, 600_000, ())
+
+
+def test_every_wrong_key_of_a_sites_spark_is_named(tmp_path: Path) -> None:
+    text = f"""{MINIMAL}[site.a.spark]
+master = "mesos"
+partitions = 0
+job_timeout = "10ms"
+memory = "2g"
+"spark.x" = []
+"""
+    assert problems(tmp_path, text) == [
+        (
+            "site.a.spark.memory: required master, partitions, job_timeout, or an option of Spark in quotes such as "
+            '"spark.executor.memory"; got "memory"'
+        ),
+        'site.a.spark."spark.x": required text, a number, true or false; got an array',
+        (
+            'site.a.spark.master: required a master of Spark such as "local[2]", "spark://host:7077" or "k8s://..."; '
+            'got "mesos"'
+        ),
+        "site.a.spark.partitions: required a whole number from 1 to 1024; got 0",
+        'site.a.spark.job_timeout: required a duration from "1s" to "24h"; got "10ms"',
+    ]
 
 
 def test_a_site_without_spark_needs_none(tmp_path: Path) -> None:
@@ -377,12 +414,12 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             "site.a.stream.orders.ts: required the name of the event-time column; got 1.5",
         ),
         (
-            stream('path = "x.csv"\nts = "t"\nunit = "s"'),
-            'site.a.stream.orders.unit: required one of "ms", "ns", "us"; got "s"',
+            stream('path = "x.csv"\nts = "t"\nunit = "m"'),
+            'site.a.stream.orders.unit: required one of "ms", "ns", "s", "us"; got "m"',
         ),
         (
             stream('path = "x.csv"\nts = "t"\nunit = 1'),
-            'site.a.stream.orders.unit: required one of "ms", "ns", "us"; got 1',
+            'site.a.stream.orders.unit: required one of "ms", "ns", "s", "us"; got 1',
         ),
         (
             stream('path = "x.csv"\nts = "t"\nlateness = 5'),

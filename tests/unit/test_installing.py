@@ -34,7 +34,7 @@ def traces(cluster: Cluster, query_id: str) -> list[str]:
             if run.query_id == query_id
         ]
         found += [f"{name} {window}" for window in cluster.open_windows[name] if window.startswith(f"{query_id}/")]
-        found += [f"{name} asks" for run in site._asking.values() if run.query_id == query_id]
+        found += [f"{name} asks" for run in site.asking.values() if run.query_id == query_id]
     return found
 
 

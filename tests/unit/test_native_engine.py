@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -330,14 +331,24 @@ def test_the_same_operations_give_the_same_rows_in_the_same_order() -> None:
     assert NativeEngine().run(ops)[0].equals(NativeEngine().run(ops)[0])
 
 
-def test_the_engine_thread_gives_every_question_its_answer() -> None:
-    delivered: list[Event] = []
-    thread = EngineThread(NativeEngine(), delivered.extend)
-    ops: list[Op] = [OpenWindow("w", SCHEMA, ("w.k",)), append_of(0, 0), probe_of(), find_of(["a"]), Expire("w", 0)]
-    for number, op in enumerate([*ops, find_of(["b"]), probe_of()]):
-        thread.put(RunOp(number, "q", op))
+def delivered_by_thread(effects: Sequence[RunOp], last: int) -> list[Event]:
+    """What an engine's thread delivers for the effects, up to the answer of the question ``last``."""
+    delivered: queue.SimpleQueue[list[Event]] = queue.SimpleQueue()
+    thread = EngineThread(NativeEngine(), delivered.put)
+    for effect in effects:
+        thread.put(effect)
     thread.start()
+    found: list[Event] = []
+    while not any(isinstance(event, ProbeFinished) and event.op_id == last for event in found):
+        found += delivered.get(timeout=60)
     thread.stop()
+    return found
+
+
+def test_the_engine_thread_gives_every_question_its_answer() -> None:
+    ops: list[Op] = [OpenWindow("w", SCHEMA, ("w.k",)), append_of(0, 0), probe_of(), find_of(["a"]), Expire("w", 0)]
+    effects = [RunOp(number, "q", op) for number, op in enumerate([*ops, find_of(["b"]), probe_of()])]
+    delivered = delivered_by_thread(effects, 6)
     finished = [event for event in delivered if isinstance(event, ProbeFinished)]
     assert [(event.op_id, event.rows.num_rows) for event in finished] == [(2, 2), (3, 2), (5, 0), (6, 2)]
     assert [KEY in event.rows.schema.names for event in finished] == [False, True, True, False]
@@ -345,13 +356,12 @@ def test_the_engine_thread_gives_every_question_its_answer() -> None:
 
 def test_the_engine_thread_keeps_the_order_of_different_queries() -> None:
     # A query may probe a window that another one fills.
-    delivered: list[Event] = []
-    thread = EngineThread(NativeEngine(), delivered.extend)
-    thread.put(RunOp(0, "user", OpenWindow("own", SCHEMA, ("w.k",))))
-    thread.put(RunOp(1, "host", OpenWindow("w", SCHEMA, ("w.k",))))
-    thread.put(RunOp(2, "host", append_of(0, 0)))
-    thread.put(RunOp(3, "user", probe_of()))
-    thread.put(RunOp(4, "host", CloseWindow("w")))
-    thread.start()
-    thread.stop()
+    effects = [
+        RunOp(0, "user", OpenWindow("own", SCHEMA, ("w.k",))),
+        RunOp(1, "host", OpenWindow("w", SCHEMA, ("w.k",))),
+        RunOp(2, "host", append_of(0, 0)),
+        RunOp(3, "user", probe_of()),
+        RunOp(4, "host", CloseWindow("w")),
+    ]
+    delivered = delivered_by_thread(effects, 3)
     assert [(type(event).__name__, getattr(event, "op_id", None)) for event in delivered] == [("ProbeFinished", 3)]

@@ -18,7 +18,7 @@ from node.core.ticks import Span
 from node.core.traffic import Cause, Purpose, Traffic, cause_of
 from node.rpc import link_pb2 as pb
 from node.wire import decode_message, encode_message
-from node.wire_profiles import profiles_in, profiles_out
+from node.wire.profiles import profiles_in, profiles_out
 from planner.sql import parse_query
 from planner.stats import HASH_END, KeySketch, StreamProfile
 from tests.unit.sites import QUERY, TAU_MS, Cluster

@@ -574,7 +574,10 @@ def test_a_query_over_ended_streams_completes_with_no_rows(sink: str) -> None:
     cluster.settle()
     cluster.issue(sink, query_id="q2")
     cluster.settle()
-    nothing = "a stream of the query had ended before and retains nothing, so there is nothing to join"
+    nothing = (
+        "a stream of the query had ended before and retains nothing, so there is nothing to join "
+        "(a recording is read once; with retain it is kept for later queries)"
+    )
     assert cluster.states[-1] == ("q2", QueryState.COMPLETED, nothing)
     assert cluster.results("q2") == []
     assert cluster.reads == {}
@@ -697,7 +700,7 @@ def test_a_probe_that_the_engine_never_answers_is_not_remembered_for_ever() -> N
         cluster.give(site, EngineFailed("q1", "gone"))
     cluster.settle()
     assert cluster.holds_nothing()
-    assert not cluster.sites["bow"]._asking
+    assert not cluster.sites["bow"].asking
 
 
 # -- what a bad home could ask ----------------------------------------------------------------

@@ -15,8 +15,9 @@ import pytest
 
 from node.config import SourceFormat, SparkSource, StreamConfig, Watermark
 from node.core.events import RowsArrived, SourceFailed
+from node.io.readers import SourceError
 from node.io.replay import READ_ROWS
-from node.io.sources import SourceError, stream_info
+from node.io.sources import stream_info
 from spark_jobs.process import SparkProcess, SparkSettings
 from spark_jobs.source import SparkStream
 from spark_jobs.source_state import FolderLock, Position, StateFolder

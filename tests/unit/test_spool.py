@@ -24,7 +24,8 @@ def numbers(spool: Spool, number: int) -> list[int]:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    """What is in a spool's folder, which goes with the spool."""
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
 def test_what_was_appended_is_read_by_its_number(tmp_path: Path) -> None:
@@ -125,14 +126,24 @@ def test_open_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert open_files() == before
 
 
-def test_closing_removes_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_removes_every_file_and_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool_module, "SEGMENT_BYTES_MAX", 1)
-    spool = Spool(tmp_path)
+    spool = Spool(tmp_path / "q1")
     for first in range(3):
         spool.append(rows_of(first, 1))
     spool.close()
     assert files(tmp_path) == []
     spool.close()
+
+
+def test_the_last_file_of_a_finished_spool_goes_with_its_rows(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.append(rows_of(0, 3))
+    spool.take(2)
+    spool.finish()
+    assert numbers(spool, 0) == [0, 1, 2]
+    spool.take(3)
+    assert files(tmp_path) == []
 
 
 class FullDisk:

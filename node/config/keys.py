@@ -1,4 +1,4 @@
-"""Every key of cluster.toml, with what it takes and means: what ``node.config`` lets through, and the reference.
+"""Every key of cluster.toml, with what it takes and means: what the readers let through, and the reference.
 
 The tables are those of the file; ``A``, ``B``, ``X`` and ``S`` stand for names of sites and streams.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from netsim.profiles import REGIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,16 @@ SITE: Mapping[str, Key] = {
 SPARK: Mapping[str, Key] = {
     "master": Key('"local[2]", "spark://...", "k8s://..."', '"local[2]"', "Where its Spark runs."),
     "partitions": Key("whole number", "cores of Spark", "Into how many parts windows are cut by key."),
+    "job_timeout": Key(
+        'duration, "1s" to "24h"',
+        '"10min"',
+        "A job that takes longer is taken for one that hangs: Spark is started again.",
+    ),
     '"spark.*"': Key("text, number, true or false", "", "Any option of Spark, under its full name in quotes."),
 }
 STREAM: Mapping[str, Key] = {
     "ts": Key("column", "", "The event time: an integer, or a date or timestamp column."),
-    "unit": Key('"ms", "us" or "ns"', '"ms"', "What an integer event time counts."),
+    "unit": Key('"s", "ms", "us" or "ns"', '"ms"', "What an integer event time counts."),
     "lateness": Key("duration", '"0ms"', "How much later than its neighbours a tuple may come and still be taken."),
     "retain": Key("duration", '"0ms"', "How much of its past is kept, so that a new query answers from there at once."),
 }
@@ -74,9 +81,17 @@ LINK: Mapping[str, Key] = {
 }
 WAN: Mapping[str, Key] = {
     "profile": Key("name", '"none"', "A named network: narrows wan --help lists them."),
-    "latency": Key("duration", "the profile's", "One way, of every link."),
-    "jitter": Key("duration", "the profile's", "Delays are latency plus or minus up to this."),
-    "bandwidth": Key('"256 kbit/s", or "unlimited"', "the profile's", "Of every link, each way."),
+    "latency": Key('duration, "0ms" to "4s"', "the profile's", "One way, of every link."),
+    "jitter": Key("duration", "the profile's", "Delays are latency plus or minus up to this; at most the latency."),
+    "bandwidth": Key(
+        '"8 kbit/s" to "100 Gbit/s", or "unlimited"',
+        "the profile's",
+        "Of every link, each way; rounded to whole kilobytes per second, as Toxiproxy takes them.",
+    ),
+    "regions": Key("table", "the sites' names", 'Where sites are, with profile = "regions": its keys are below.'),
+}
+WAN_REGIONS: Mapping[str, Key] = {
+    "X": Key(", ".join(REGIONS), "the site's name", "The cloud region that site X stands for."),
 }
 WAN_LINK: Mapping[str, Key] = {name: WAN[name] for name in ("latency", "jitter", "bandwidth")}
 
@@ -92,5 +107,10 @@ TABLES: tuple[tuple[str, str, Mapping[str, Key]], ...] = (
     ("[site.X.stream.S.stats]", "What is declared of a stream, for planning; it wins over what is measured.", STATS),
     ("[link.A.B]", "What is declared of the way from A to B, and back unless [link.B.A] says more.", LINK),
     ("[wan]", "A network emulated between the daemons of one machine.", WAN),
-    ("[wan.A.B]", "The way from A to B, and back unless there is [wan.B.A].", WAN_LINK),
+    (
+        "[wan.A.B]",
+        "Of both ways, or of the way from A to B alone if there is [wan.B.A] too. It wins over [wan].",
+        WAN_LINK,
+    ),
+    ("[wan.regions]", 'With profile = "regions": the regions of sites that have other names.', WAN_REGIONS),
 )

@@ -1,4 +1,4 @@
-"""Profiles of streams to protobuf and back, for ``node.wire``.
+"""Profiles of streams to protobuf and back, for messages.
 
 Sketches are most of it. The upper half of a hash is all that a sketch is made with (``node.core.profile``), so
 that is what travels, as differences; times travel in the largest unit in which they are whole.

@@ -1,0 +1,127 @@
+"""What a cluster.toml says, as values: nothing here reads or checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from netsim.profiles import Wan
+from node.config.problems import ConfigError, Problem, one_of, shown
+from node.core.declared import DeclaredLink, DeclaredStream
+from planner.model import TimeUnit
+
+SPARK, NATIVE = "spark", "native"
+JOB_TIMEOUT_MS = 600_000
+
+
+class SourceFormat(StrEnum):
+    """How the rows of a stream's file are written."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+class Watermark(StrEnum):
+    """What moves the event time of a stream on that Spark reads."""
+
+    #: The newest tuple that came, less the lateness; while nothing comes, nothing moves.
+    DATA = "data"
+    #: Also the clock: what was there when a micro-batch began is in it, so nothing older than that, less the
+    #: lateness, comes later; provided that a tuple is in the source at most the lateness after its event time.
+    CLOCK = "clock"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSource:
+    """A source of Structured Streaming, and what Spark makes of its rows at the site."""
+
+    format: str
+    options: tuple[tuple[str, str], ...]
+    #: Where its checkpoint, the micro-batches that wait and the position in them are kept.
+    folder: Path
+    #: As DDL; None: the source knows it.
+    schema: str | None = None
+    where: str | None = None
+    select: tuple[str, ...] = ()
+    #: A micro-batch begins so long after the last one began; None: every tau.
+    trigger_ms: int | None = None
+    #: Take what there is, then end; there is no other trigger then.
+    available_now: bool = False
+    watermark: Watermark = Watermark.DATA
+
+
+@dataclass(frozen=True, slots=True)
+class StreamConfig:
+    """One stream of a site; ``unit`` is None unless the file sets it."""
+
+    key: str
+    name: str
+    site: str
+    #: Its file. Of a stream that Spark reads: cluster.toml, the file that says from where.
+    path: Path
+    format: SourceFormat
+    ts: str
+    unit: TimeUnit | None
+    lateness_ms: int
+    #: How much event time of its past a new query may begin with.
+    retain_ms: int = 0
+    #: What is declared of it, for planning.
+    stats: DeclaredStream = field(default_factory=DeclaredStream)
+    #: None: it is a file that is replayed.
+    spark: SparkSource | None = None
+    #: How many of its units an integer event time counts: of seconds, in milliseconds, 1000.
+    ts_scale: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SparkConfig:
+    """How a site's Spark is started: its master, and any option of Spark, as text."""
+
+    master: str = "local[2]"
+    #: Parts into which windows are cut by key; None: as many as Spark has cores.
+    partitions: int | None = None
+    #: After this a job is taken for one that hangs.
+    job_timeout_ms: int = JOB_TIMEOUT_MS
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SiteConfig:
+    """One site; ``address`` is what the others dial, ``listen`` what its daemon binds."""
+
+    name: str
+    listen: str
+    address: str
+    streams: tuple[StreamConfig, ...]
+    engine: str = SPARK
+    spark: SparkConfig = field(default_factory=SparkConfig)
+
+    @property
+    def needs_spark(self) -> bool:
+        """For its joins, or to read a stream."""
+        return self.engine == SPARK or any(stream.spark is not None for stream in self.streams)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """A cluster.toml that passed every check; paths in it are absolute, except its own."""
+
+    path: Path
+    name: str
+    tau_ms: int
+    late_dir: Path
+    sites: tuple[SiteConfig, ...]
+    #: What is declared of links, each direction on its own.
+    links: tuple[DeclaredLink, ...] = ()
+    #: The network that is emulated between the sites of this machine; None: links are what they are.
+    wan: Wan | None = None
+
+    def site(self, name: str) -> SiteConfig:
+        """The site called ``name``; a ConfigError that lists the known ones when there is none."""
+        for site in self.sites:
+            if site.name == name:
+                return site
+        required = one_of([site.name for site in self.sites], name)
+        raise ConfigError(Problem(str(self.path), "site", required, shown(name)))

@@ -1,0 +1,51 @@
+"""What a site says in a turn: effects for the world, and messages, which go to itself as to any other site."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from node.core.effects import Effect, IgnoreReason, NoteIgnored, Send
+from node.core.messages import Message
+
+
+class Outbox:
+    """Shared by all parts of a site, so that what they ask for keeps its order. It also knows what time it is."""
+
+    def __init__(self, site: str) -> None:
+        self.site = site
+        self.now_us = 0
+        self._effects: list[Effect] = []
+        self._here: deque[Message] = deque()
+
+    def now(self) -> int:
+        return self.now_us
+
+    def do(self, effect: Effect) -> None:
+        """Ask the world for something, after what was asked before."""
+        self._effects.append(effect)
+
+    def send(self, peer: str, message: Message) -> None:
+        """Send a message, which may be to this very site."""
+        if peer == self.site:
+            self._here.append(message)
+        else:
+            self._effects.append(Send(peer, message))
+
+    def ignore(self, reason: IgnoreReason, message: Message) -> None:
+        """Note that a message was set aside without harm."""
+        self.do(NoteIgnored(reason, f"{type(message).__name__} of query {message.query_id}"))
+
+    def sent_to(self) -> frozenset[str]:
+        """The sites that get a message in this turn anyway."""
+        return frozenset(effect.peer for effect in self._effects if isinstance(effect, Send))
+
+    def messages_here(self) -> Iterator[Message]:
+        """Messages from this site to itself, also those that come up meanwhile."""
+        while self._here:
+            yield self._here.popleft()
+
+    def take_effects(self) -> list[Effect]:
+        """What the turn asked of the world."""
+        effects, self._effects = self._effects, []
+        return effects

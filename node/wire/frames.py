@@ -1,0 +1,71 @@
+"""Frames that are neither parts nor acknowledgements, to bytes and back; those two are ``node.codec``'s."""
+
+from __future__ import annotations
+
+from node.core import link as frames
+from node.core.errors import PeerProtocolError
+from node.core.link import Frame
+from node.rpc import link_pb2 as pb
+from node.wire.parse import parse
+
+RareFrame = frames.Hello | frames.Ping | frames.Pong | frames.Refuse
+
+
+def encode_frame(frame: RareFrame) -> bytes:
+    """One frame that is neither a part nor an acknowledgement (those are ``node.codec``'s) as bytes."""
+    out = pb.Frame()
+    match frame:
+        case frames.Hello():
+            out.hello.CopyFrom(
+                pb.Hello(
+                    version=frame.version,
+                    cluster=frame.cluster,
+                    tau_ms=frame.tau_ms,
+                    site=frame.site,
+                    peer=frame.peer,
+                    session=frame.session,
+                    peer_session=frame.peer_session,
+                    expects=frame.expects,
+                    about=frame.about,
+                )
+            )
+        case frames.Ping():
+            out.ping = frame.sent_at_us
+        case frames.Pong():
+            out.pong = frame.sent_at_us
+        case frames.Refuse():
+            out.refuse = frame.reason
+    return out.SerializeToString()
+
+
+def decode_frame(data: bytes) -> Frame:
+    """One such frame from bytes.
+
+    Raises PeerProtocolError if they are none.
+    """
+    frame = pb.Frame()
+    parse(frame, data, "a frame")
+    match frame.WhichOneof("body"):
+        case "hello":
+            return _hello(frame.hello)
+        case "ping":
+            return frames.Ping(frame.ping)
+        case "pong":
+            return frames.Pong(frame.pong)
+        case "refuse":
+            return frames.Refuse(frame.refuse[:1000])
+    raise PeerProtocolError("a frame requires a body that this version knows; got none")
+
+
+def _hello(hello: pb.Hello) -> frames.Hello:
+    return frames.Hello(
+        hello.version,
+        hello.cluster,
+        hello.tau_ms,
+        hello.site,
+        hello.peer,
+        hello.session,
+        hello.peer_session,
+        hello.expects,
+        hello.about,
+    )

@@ -1,0 +1,91 @@
+"""How a message is laid out, for the compressor and for ``node.codec``:
+
+count, numbers (8 bytes each)   ticks and times: what differs from message to message
+length, protobuf                whose query, which walk: what is mostly the same
+blobs, lengths before all but the last    rows, keys, answers: encoded already
+"""
+
+from __future__ import annotations
+
+import struct
+
+from node.core.errors import LocalProtocolError, PeerProtocolError
+from node.core.ticks import Span
+from node.core.varint import decode_varint, encode_varint, signed
+
+_MASK = 2**64 - 1
+
+
+def pack(numbers: tuple[int, ...], body: bytes, blobs: tuple[bytes, ...]) -> bytes:
+    """The bytes of a message."""
+    head = encode_varint(len(numbers)) + struct.pack(f"<{len(numbers)}Q", *(number & _MASK for number in numbers))
+    lengths = (encode_varint(len(blob)) for blob in blobs[:-1])
+    return b"".join((head, encode_varint(len(body)), body, *lengths, *blobs))
+
+
+def unpack(data: bytes) -> tuple[Numbers, bytes, Blobs]:
+    """Its parts. Raises PeerProtocolError, as do they, if there is less than there should be."""
+    count, at = decode_varint(data, 0)
+    if count > (len(data) - at) // 8:
+        raise PeerProtocolError(f"a message requires {count} numbers; got {len(data)} bytes")
+    numbers = struct.unpack_from(f"<{count}q", data, at)
+    length, at = decode_varint(data, at + 8 * count)
+    if length > len(data) - at:
+        raise PeerProtocolError(f"a message requires a body of {length} bytes; got {len(data) - at}")
+    return Numbers(numbers), data[at : at + length], Blobs(data, at + length)
+
+
+class Numbers:
+    """The numbers of a message, taken one by one."""
+
+    def __init__(self, numbers: tuple[int, ...]) -> None:
+        self._numbers = numbers
+        self._next = 0
+
+    def take(self) -> int:
+        if self._next == len(self._numbers):
+            raise PeerProtocolError(f"a message requires more numbers than {self._next}; got no more")
+        self._next += 1
+        return self._numbers[self._next - 1]
+
+    def span(self) -> Span:
+        first = self.take()
+        try:
+            return Span(first, signed(first + self.take()))
+        except LocalProtocolError as error:
+            raise PeerProtocolError(str(error)) from None
+
+    def check_empty(self) -> None:
+        if self._next != len(self._numbers):
+            raise PeerProtocolError(f"a message requires {self._next} numbers; got {len(self._numbers)}")
+
+
+class Blobs:
+    """What is behind a message's protobuf."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+
+    def blob(self) -> bytes:
+        """The only one, or the last."""
+        at, self._at = self._at, len(self._data)
+        return self._data[at:]
+
+    def blobs(self, count: int) -> tuple[bytes, ...]:
+        """All of them: the lengths of all but the last come first."""
+        lengths = []
+        for _ in range(count - 1):
+            length, self._at = decode_varint(self._data, self._at)
+            lengths.append(length)
+        if sum(lengths) > len(self._data) - self._at:
+            raise PeerProtocolError(f"a message requires blobs of {lengths} bytes; got {len(self._data) - self._at}")
+        out = []
+        for length in lengths:
+            out.append(self._data[self._at : self._at + length])
+            self._at += length
+        return (*out, self.blob())
+
+    def check_empty(self) -> None:
+        if self._at != len(self._data):
+            raise PeerProtocolError(f"a message requires no blob; got one of {len(self._data) - self._at} bytes")

@@ -1,0 +1,117 @@
+"""Two whole nodes without IO and the wire between them: a test says what happens, shipment by shipment."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from node.codec import FrameReader
+from node.core.effects import QueryState, ReportQuery, RunOp, StoreRows
+from node.core.engine import Question
+from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.limits import Limits
+from node.core.link import Frame, LinkState
+from node.core.stream import LocalStream
+from node.stack import (
+    CloseConnection,
+    ConnectionClosed,
+    ConnectionOpened,
+    FrameArrived,
+    Input,
+    Output,
+    SendFrame,
+    Stack,
+)
+from planner.model import Algorithm, StreamInfo
+from planner.plans import forced_plan
+from planner.sql import parse_query
+from tests.sim.reference_engine import ReferenceEngine
+from tests.unit.sites import QUERY, TAU_MS, info, rows_of
+
+STREAMS: dict[str, StreamInfo] = {"ash": info("l", "ash"), "bow": info("r", "bow")}
+PEER = {"ash": "bow", "bow": "ash"}
+
+
+class Nodes:
+    """Ash and bow, one wire, and nothing that happens by itself."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits(news_us=0)
+        self.now_us = 1_000_000
+        self.stacks = {site: self.new(site, number) for number, site in enumerate(STREAMS, 1)}
+        self.engines = {site: ReferenceEngine() for site in STREAMS}
+        self.connection = 0
+        self.wire: deque[tuple[str, SendFrame]] = deque()
+        self.outputs: list[tuple[str, Output]] = []
+        self.rows: list[dict[str, int]] = []
+        #: A copy of each direction's reader, to look at what is on the wire.
+        self.readers = {site: FrameReader() for site in STREAMS}
+
+    def new(self, site: str, session: int, cluster: str = "c") -> Stack:
+        streams = [LocalStream(STREAMS[site])]
+        return Stack(cluster, site, [PEER[site]], TAU_MS, session, streams, self.limits)
+
+    def give(self, site: str, *inputs: Input) -> list[Output]:
+        outputs = self.stacks[site].handle(inputs, self.now_us)
+        self.outputs += [(site, output) for output in outputs]
+        # Before anything else happens: what was sent in this turn is before what the next one sends.
+        self.wire += [(site, output) for output in outputs if isinstance(output, SendFrame)]
+        for output in outputs:
+            match output:
+                case RunOp():
+                    answers = self.engines[site].run([output.op])
+                    if isinstance(output.op, Question):
+                        self.give(site, ProbeFinished(output.op_id, answers[0]))
+                case StoreRows():
+                    self.rows += output.rows.to_pylist()
+                    self.give(site, RowsStored(output.query_id, output.head, output.span))
+                case _:
+                    pass
+        return outputs
+
+    def connect(self) -> None:
+        self.connection += 1
+        self.readers = {site: FrameReader() for site in STREAMS}
+        for site, peer in PEER.items():
+            self.give(site, ConnectionOpened(peer, self.connection))
+        self.run()
+
+    def run(self) -> None:
+        while self.wire:
+            self.step()
+
+    def step(self) -> list[Frame]:
+        """One shipment arrives; the frames that were in it."""
+        site, shipment = self.wire.popleft()
+        frames = self.readers[site].read(shipment.data)
+        self.give(shipment.peer, FrameArrived(site, shipment.connection, shipment.data))
+        return frames
+
+    def say(self, site: str, *frames: Frame) -> list[Output]:
+        """Say something to the other site that ``site`` would not say of itself."""
+        connection = self.stacks[site]._connections[PEER[site]]
+        (shipment,) = connection.writer.write(frames)
+        return self.give(PEER[site], FrameArrived(site, connection.number, shipment))
+
+    def lose(self) -> None:
+        """The connection is cut; what was on its way is lost."""
+        self.wire.clear()
+        for site, peer in PEER.items():
+            self.give(site, ConnectionClosed(peer, self.connection, "cut"))
+
+    def issue(self, site: str = "ash", query_id: str = "q1", algorithm: Algorithm = Algorithm.SP_D) -> None:
+        query = parse_query(QUERY, self.stacks[site].site.catalogue)
+        self.give(site, QueryIssued(query_id, forced_plan(query, site, algorithm)))
+
+    def arrive(self, stream: str, *ts: int, ended: bool = False) -> None:
+        site = {"l": "ash", "r": "bow"}[stream]
+        rows = rows_of(ts)
+        self.give(site, RowsArrived(stream, rows, rows.column("ts"), None, ended))
+
+    def states(self) -> list[tuple[QueryState, str]]:
+        return [(output.state, output.reason) for _, output in self.outputs if isinstance(output, ReportQuery)]
+
+    def closes(self, site: str) -> list[CloseConnection]:
+        return [output for where, output in self.outputs if where == site and isinstance(output, CloseConnection)]
+
+    def state(self, site: str) -> LinkState:
+        return self.stacks[site].links[PEER[site]].state
