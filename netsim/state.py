@@ -8,23 +8,29 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from netsim.server import answers
+from netsim.loopback import Answer, who_answers
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A network that is up."""
+    """A network that was brought up, and what it was brought up for."""
 
-    #: Of the Toxiproxy server, and the port of its API on loopback.
+    #: Of the Toxiproxy server; its own only as long as ``answer`` is OURS.
     pid: int
+    #: Of its API, on loopback.
     port: int
+    #: By which the server is known.
+    token: str
+    #: When it was brought up, in seconds of the clock.
+    up_at: float
     #: For each link, by name, where the site that dials has to dial.
     listens: Mapping[str, str]
+    #: Where the sites are.
+    addresses: Mapping[str, str]
 
-    @property
-    def alive(self) -> bool:
-        """Whether the server is still there."""
-        return answers(self.port)
+    def answer(self) -> Answer:
+        """Who is there now: a file outlives a server that is killed, and a reboot."""
+        return who_answers(self.port, self.token)
 
 
 def state_path(cluster: Path) -> Path:
@@ -33,13 +39,19 @@ def state_path(cluster: Path) -> Path:
 
 
 def read_state(cluster: Path) -> Running | None:
-    """The network of a cluster, if it is up; a file that was left by one that has died says nothing."""
+    """What was written last, if anything that can be read."""
     try:
         found = json.loads(state_path(cluster).read_text())
-        running = Running(int(found["pid"]), int(found["port"]), dict(found["listens"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return Running(
+            int(found["pid"]),
+            int(found["port"]),
+            str(found["token"]),
+            float(found["up_at"]),
+            {str(link): str(listen) for link, listen in found["listens"].items()},
+            {str(site): str(address) for site, address in found["addresses"].items()},
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return running if running.alive else None
 
 
 def write_state(cluster: Path, running: Running) -> None:

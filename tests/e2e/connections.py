@@ -1,0 +1,60 @@
+"""Connections of this machine, as the kernel lists them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+_ESTABLISHED = "01"
+#: The columns of the kernel's list: ends as address:port in hexadecimal, the state, the socket's number.
+_LOCAL, _REMOTE, _STATE, _INODE = 1, 2, 3, 9
+
+
+def _listed() -> Iterable[list[str]]:
+    """Established connections, of both families: gRPC opens sockets that can do both."""
+    for family in ("tcp", "tcp6"):
+        lines = Path(f"/proc/net/{family}").read_text().splitlines()[1:]
+        yield from (fields for fields in map(str.split, lines) if fields[_STATE] == _ESTABLISHED)
+
+
+def dialled(ports: Iterable[int]) -> Counter[int]:
+    """For each port how many connections to it are established, by the end that dialled."""
+    wanted = set(ports)
+    found = Counter(int(fields[_REMOTE].rpartition(":")[2], 16) for fields in _listed())
+    return Counter({port: found[port] for port in wanted})
+
+
+def dialled_by(pid: int, ports: Iterable[int]) -> Counter[int]:
+    """The same, of one process."""
+    own = {link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    remotes = (
+        int(fields[_REMOTE].rpartition(":")[2], 16) for fields in _listed() if f"socket:[{fields[_INODE]}]" in own
+    )
+    found = Counter(remotes)
+    return Counter({port: found[port] for port in set(ports)})
+
+
+class Watch:
+    """The most connections that were ever dialled to each port at once, looked at many times a second."""
+
+    def __init__(self, ports: Iterable[int]) -> None:
+        self._ports = list(ports)
+        self.most: Counter[int] = Counter()
+        self.looks = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.02):
+            self.most |= dialled(self._ports)
+            self.looks += 1
