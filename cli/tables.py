@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
@@ -12,12 +12,16 @@ from rich.table import Table
 from node.core.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 
+#: Columns of names, which are never cut on a small terminal: everything else can be.
+_NAMES = ("site", "stream", "from", "to", "id", "home")
+
 
 def table(title: str, *columns: str) -> Table:
     """A plain table; columns whose name starts with '>' are right-aligned."""
     out = Table(title=title, title_justify="left", header_style="bold")
     for column in columns:
-        out.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+        right = column.startswith(">")
+        out.add_column(column.removeprefix(">"), justify="right" if right else "left", no_wrap=column in _NAMES)
     return out
 
 
@@ -32,6 +36,14 @@ def show_status(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusR
     _replicas(console, tau_ms, answering)
     _probes(console, answering)
     _running(console, answering)
+
+
+def show_words(console: Console, title: str, lines: Sequence[str]) -> None:
+    """Lines under a title, as they are: other people's words in them are no markup."""
+    console.print(f"[italic]{title}[/italic]")
+    for line in lines:
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    console.print()
 
 
 def _running(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
@@ -49,7 +61,7 @@ def _sites(console: Console, statuses: Mapping[str, pb.StatusReply | str]) -> No
     out = table("Sites", "site", "state", "engine", ">up", ">busy", ">memory peak")
     for site, status in statuses.items():
         if isinstance(status, str):
-            out.add_row(site, f"[red]{status}[/red]", "", "", "", "")
+            out.add_row(site, f"[red]{escape(status)}[/red]", "", "", "", "")
         else:
             busy = status.engine_seconds + status.core_seconds
             up = str(timedelta(seconds=round(status.uptime_seconds)))
@@ -76,7 +88,7 @@ def _streams(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRepl
     out = table("Streams", "stream", "site", "state", ">tuples", ">per second", "frontier", ">set aside", ">retained")
     for site, status in statuses.items():
         for stream in status.streams:
-            state = stream.state + (f": {stream.reason}" if stream.reason else "")
+            state = stream.state + (f": {escape(stream.reason)}" if stream.reason else "")
             out.add_row(
                 stream.name,
                 site,
@@ -94,7 +106,7 @@ def _links(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
     out = table("Links", "from", "to", "state", ">round trip", ">bandwidth", ">sent", ">waiting", ">reconnects")
     for site, status in statuses.items():
         for link in status.links:
-            state = link.state if link.state == "up" else f"[red]{link.state}[/red] {link.trouble}"
+            state = link.state if link.state == "up" else f"[red]{link.state}[/red] {escape(link.trouble)}"
             rtt = f"{link.rtt_us / 1000:.1f} ms" if link.HasField("rtt_us") else ""
             rate = f"{size_text(round(link.bytes_per_s))}/s" if link.HasField("bytes_per_s") else ""
             sent = size_text(sum(link.sent_bytes.values()))
@@ -161,7 +173,9 @@ def show_queries(console: Console, queries: list[pb.QueryInfo]) -> None:
     out = table("Queries", "id", "home", "state", ">rows", "followed", "query")
     for query in queries:
         state = query.state + (f": {query.reason}" if query.reason else "")
-        out.add_row(query.query_id, query.home, state, f"{query.rows:,}", "yes" if query.followed else "no", query.text)
+        text = escape(" ".join(query.text.split()))  # a window in lower case would else be markup, and vanish
+        followed = "yes" if query.followed else "no"
+        out.add_row(query.query_id, query.home, escape(state), f"{query.rows:,}", followed, text)
     console.print(out)
 
 

@@ -1,17 +1,28 @@
-"""What can happen to a network and its machines while a query runs, as a list of moments."""
+"""What can happen to a network, its machines, its sources and its readers while queries run.
+
+A scenario begins a trouble and ends it. In between ``narrows status`` must say the words that a person needs.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from netsim.profiles import Shape
 from netsim.proxies import Proxies
-from tests.e2e.harness import Background, Daemons
+from tests.chaos.load import Feeder
+from tests.chaos.reader import Reader
+from tests.chaos.watch import Watch
+from tests.e2e.harness import Daemons
 
 KBIT_64 = 64_000 / 8
 CALM = Shape(20, 2, 250_000.0)
+#: Links: that of the recordings, and that of the live stream's site and the first query's home.
+LINK, OTHER_LINK = ("alpha", "beta"), ("beta", "gamma")
 
 
 @dataclass(frozen=True)
@@ -20,8 +31,13 @@ class Stage:
 
     proxies: Proxies
     daemons: Daemons
-    #: The command that follows the query's rows.
-    reader: Background
+    watch: Watch
+    #: Of the first query.
+    reader: Reader
+    #: Of the live stream, where there is one.
+    feeder: Feeder | None = None
+    #: What latency has to exceed to be beyond delta, as it was measured; None: it was not.
+    delta_ms: int | None = None
 
 
 Action = Callable[[Stage], None]
@@ -29,84 +45,138 @@ Action = Callable[[Stage], None]
 
 @dataclass(frozen=True)
 class Scenario:
-    """Actions by the second at which they happen, and what ``narrows status`` must say meanwhile, if anything."""
+    """A trouble: how it begins and ends, how long it lasts at least, and what status must say meanwhile."""
 
     name: str
-    moments: tuple[tuple[float, Action], ...]
-    #: From when on, and which words.
-    said: tuple[float, str] | None = None
+    begin: Action
+    end: Action
+    lasts_s: float
+    #: Nothing: it is over before anybody could notice.
+    said: str = ""
+    #: Needs the stream that Spark reads.
+    live: bool = False
 
 
-def shaped(source: str, target: str, shape: Shape) -> Action:
+def _shaped(link: tuple[str, str], shape: Shape) -> Action:
     """One link, both ways."""
 
     def act(stage: Stage) -> None:
-        stage.proxies.shape(source, target, shape)
-        stage.proxies.shape(target, source, shape)
+        stage.proxies.shape(link[0], link[1], shape)
+        stage.proxies.shape(link[1], link[0], shape)
 
     return act
 
 
-def silenced(source: str, target: str) -> Action:
-    return lambda stage: stage.proxies.cut(source, target)
+def _far(stage: Stage) -> None:
+    """Several times beyond delta, one way."""
+    latency_ms = max(800, 4 * (stage.delta_ms or 0))
+    _shaped(LINK, Shape(latency_ms, latency_ms // 8, None))(stage)
 
 
-def heard(source: str, target: str) -> Action:
-    return lambda stage: stage.proxies.heal(source, target)
+def _thin(stage: Stage) -> None:
+    """Whichever link carries most at present."""
+    before = stage.watch.sent()
+    time.sleep(2)
+    stage.watch.fresh()
+    _shaped(stage.watch.busiest(since=before), Shape(20, 0, KBIT_64))(stage)
 
 
-def refused(one: str, other: str) -> Action:
-    return lambda stage: stage.proxies.drop(one, other)
+def _all_calm(stage: Stage) -> None:
+    for link in (LINK, OTHER_LINK, ("alpha", "gamma")):
+        _shaped(link, CALM)(stage)
 
 
-def taken(one: str, other: str) -> Action:
-    return lambda stage: stage.proxies.restore(one, other)
+def _silenced(stage: Stage) -> None:
+    stage.proxies.cut(*LINK)
 
 
-def frozen(site: str) -> Action:
-    """A machine that hangs: its source stalls, its links fall silent, its connections stay."""
-    return lambda stage: stage.daemons.nodes[site].signal(signal.SIGSTOP)
+def _heard(stage: Stage) -> None:
+    stage.proxies.heal(*LINK)
 
 
-def thawed(site: str) -> Action:
-    return lambda stage: stage.daemons.nodes[site].signal(signal.SIGCONT)
+def _refused(stage: Stage) -> None:
+    stage.proxies.drop(*LINK)
 
 
-def reader_stops(stage: Stage) -> None:
-    stage.reader.signal(signal.SIGSTOP)
+def _taken(stage: Stage) -> None:
+    stage.proxies.restore(*LINK)
 
 
-def reader_goes_on(stage: Stage) -> None:
-    stage.reader.signal(signal.SIGCONT)
-
-
-def flapping(one: str, other: str, times: int, every_s: float) -> tuple[tuple[float, Action], ...]:
+def _flaps(stage: Stage) -> None:
     """A link that goes down and comes back again and again."""
-    moments: list[tuple[float, Action]] = []
-    for number in range(times):
-        moments.append((1 + number * every_s, refused(one, other)))
-        moments.append((1 + (number + 0.5) * every_s, taken(one, other)))
-    return tuple(moments)
+    for _ in range(5):
+        stage.proxies.drop(*OTHER_LINK)
+        time.sleep(0.6)
+        stage.proxies.restore(*OTHER_LINK)
+        time.sleep(0.9)
 
 
-#: Windows of the query are one and two seconds long.
+def _steady(stage: Stage) -> None:
+    stage.proxies.restore(*OTHER_LINK)
+
+
+def _frozen(stage: Stage) -> None:
+    """A machine that hangs: its links fall silent, its connections stay."""
+    stage.daemons.nodes["beta"].signal(signal.SIGSTOP)
+
+
+def _thawed(stage: Stage) -> None:
+    stage.daemons.nodes["beta"].signal(signal.SIGCONT)
+
+
+def _stalled(stage: Stage) -> None:
+    assert stage.feeder is not None
+    stage.feeder.stall()
+
+
+def _flows(stage: Stage) -> None:
+    assert stage.feeder is not None
+    stage.feeder.go_on()
+
+
+def _spark_killed(stage: Stage) -> None:
+    """The JVM below the daemon that reads the live stream."""
+    os.kill(_java_below(stage.daemons.nodes["beta"].process.pid), signal.SIGKILL)
+
+
+def _java_below(pid: int) -> int:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+                return int(child)
+            if found := _java_below(int(child)):
+                return found
+    return 0
+
+
+def _nothing(_: Stage) -> None:
+    """It ends by itself."""
+
+
+#: The longest window of the queries is two seconds long.
 SCENARIOS = (
+    Scenario("latency beyond delta", _far, _all_calm, 6, "is slow: a round trip takes"),
+    Scenario("bandwidth of 64 kbit/s", _thin, _all_calm, 8, "is saturated from"),
+    Scenario("a cut shorter than the window", _refused, _taken, 0.7),
+    Scenario("a cut longer than the window", _refused, _taken, 5, "link alpha-beta is down for"),
+    Scenario("a cut in one direction", _silenced, _heard, 5, "link alpha-beta is silent"),
+    Scenario("a flapping link", _flaps, _steady, 1, "times in the last minute"),
     Scenario(
-        "latency jumps beyond delta and back",
-        ((1, shaped("alpha", "beta", Shape(800, 100, None))), (4, shaped("alpha", "beta", CALM))),
+        "a reader that stops",
+        lambda stage: stage.reader.stop_reading(),
+        lambda stage: stage.reader.go_on(),
+        5,
+        "its reader is connected and takes none",
     ),
     Scenario(
-        "bandwidth collapses to 64 kbit/s",
-        ((1, shaped("alpha", "beta", Shape(20, 0, KBIT_64))), (6, shaped("alpha", "beta", CALM))),
+        "a reader that trickles",
+        lambda stage: stage.reader.trickle(),
+        lambda stage: stage.reader.hurry(),
+        5,
+        "its reader is slow",
     ),
-    Scenario("a cut shorter than the window", ((1.5, refused("alpha", "beta")), (2.2, taken("alpha", "beta")))),
-    Scenario(
-        "a cut longer than the window",
-        ((1.5, refused("alpha", "beta")), (7, taken("alpha", "beta"))),
-        said=(3, "down"),
-    ),
-    Scenario("a cut in one direction", ((1.5, silenced("alpha", "beta")), (6, heard("alpha", "beta")))),
-    Scenario("a flapping link", flapping("beta", "gamma", 6, 1.0)),
-    Scenario("a slow reader", ((1.5, reader_stops), (6, reader_goes_on))),
-    Scenario("a machine that hangs", ((1.5, frozen("beta")), (6, thawed("beta")))),
+    Scenario("a machine that hangs", _frozen, _thawed, 5, "site beta does not answer"),
+    Scenario("a source that stalls", _stalled, _flows, 5, "stream live at beta is stalled", live=True),
+    Scenario("Spark that dies", _spark_killed, _nothing, 1, "Spark at beta died and is being started again", live=True),
 )
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

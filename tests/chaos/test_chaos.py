@@ -1,83 +1,89 @@
 """Faults on real processes behind the real Toxiproxy: rows are the oracle's, memory is bounded, and status tells.
 
-A few of them run every time; all, with more data, by NARROWS_CHAOS=seconds of load (``make chaos``).
+Some run every time. All, and a short sustained run, with NARROWS_CHAOS=1; ``python -m tests.chaos`` is the long one.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from netsim.network import found
-from netsim.proxies import Proxies
-from tests.chaos.scenarios import SCENARIOS, Scenario, Stage
-from tests.e2e.cases import steady
-from tests.e2e.harness import Background, Daemons, assert_same_rows, eventually, narrows, write_cluster
+from tests.chaos.load import SITES, load
+from tests.chaos.rig import RSS_MAX, Ask, Rig, play, rigged
+from tests.chaos.scenarios import BY_NAME, SCENARIOS
+from tests.chaos.sustained import Sustained, sustained
+from tests.e2e.harness import assert_same_rows, eventually, narrows, new_tag, none_left
 
-SITES = ("alpha", "beta", "gamma")
-ALWAYS = ("a cut longer than the window", "a cut in one direction", "a machine that hangs")
-SECONDS = int(os.environ.get("NARROWS_CHAOS", "0"))
-CHOSEN = [each for each in SCENARIOS if SECONDS or each.name in ALWAYS]
-#: A daemon that has just started has about 120 MB; what waits for a link is bounded by limits far below this.
-RSS_MAX = 600 << 20
-WAN = '\n[wan]\nlatency = "20ms"\njitter = "2ms"\nbandwidth = "2 Mbit/s"\n'
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Iterator[Path]:
-    """A cluster whose network is up."""
-    join = steady(*load())
-    config = write_cluster(tmp_path, join.streams, sites=SITES)
-    config.write_text(config.read_text() + WAN)
-    narrows("wan", "up", "--config", config).ok()
-    yield config
-    narrows("wan", "down", "--config", config).ok()
+EVERYTHING = bool(os.environ.get("NARROWS_CHAOS"))
+#: Those that happen one after another to one cluster.
+ALWAYS = (
+    ("a reader that trickles", "a cut longer than the window", "a machine that hangs"),
+    ("a source that stalls",),
+)
+OTHERS = tuple((each.name,) for each in SCENARIOS if not any(each.name in names for names in ALWAYS))
+CHOSEN = (*ALWAYS, *(OTHERS if EVERYTHING else ()))
+#: What each of them takes of the load, and tuples a second in each stream.
+SECONDS, PER_S = 7, 300
 
 
-def load() -> tuple[int, int]:
-    """Seconds of data, and tuples in a second of each stream."""
-    return (max(12, SECONDS // len(SCENARIOS)), 400) if SECONDS else (9, 150)
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    tag = new_tag()
+    yield
+    none_left(tag)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("names", CHOSEN, ids=", ".join)
+def test_rows_are_exact_memory_is_bounded_and_status_tells(tmp_path: Path, names: tuple[str, ...]) -> None:
+    scenarios = [BY_NAME[name] for name in names]
+    live = any(scenario.live for scenario in scenarios)
+    given = load(SECONDS * (1 + len(scenarios)), PER_S)
+    query = given.pair_with_live if live else given.pair
+    with rigged(tmp_path, given, [Ask(query)], live=live) as rig:
+        for scenario in scenarios:
+            played = play(scenario, rig)
+            assert not played.wrong
+        ask = ("status", "--config", tmp_path / "cluster.toml")
+        eventually("status says so", lambda: "What is going on\n  all is well: 3 sites" in narrows(*ask).ok().out)
+        rig.finish()
+    assert_same_rows(rig.followed[0].rows(), query.expected())
+    assert_bounded(rig)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not EVERYTHING, reason="NARROWS_CHAOS is not set")
+def test_beyond_delta_the_frontier_is_exact_and_delta_counts_its_wrong_moments(tmp_path: Path) -> None:
+    """Latency jumps to several times the delta that was measured when the query started."""
+    given = load(2 * SECONDS, PER_S)
+    by_clock = Ask(given.pair, options=("--algorithm", "SP-D", "--policy", "delta"))
+    with rigged(tmp_path, given, [Ask(given.pair), by_clock], live=False) as rig:
+        assert rig.stage.delta_ms is not None
+        assert rig.stage.delta_ms < 800
+        assert not play(BY_NAME["latency beyond delta"], rig).wrong
+        assert "so rows may be missing" in rig.watch.says(f"query {rig.followed[1].query_id} goes by the clock")
+        rig.finish()
+    want = given.pair.expected()
+    exact, some = (each.rows() for each in rig.followed)
+    assert_same_rows(exact, want)
+    keys = ["seq0", "seq1"]
+    assert 0 < some.num_rows <= want.num_rows
+    assert some.join(want.select(keys), keys, join_type="left anti").num_rows == 0
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("scenario", CHOSEN, ids=[scenario.name for scenario in CHOSEN])
-def test_rows_are_exact_whatever_happens(config: Path, scenario: Scenario) -> None:
-    join = steady(*load())
-    rows = config.parent / "rows.parquet"
-    with Daemons(config, None, ("--speed", "1")).start(*SITES).linked() as daemons:
-        asked = ("query", "--config", config, "--at", "gamma", join.text, "--out", rows)
-        reader = Background(*asked, name="query", folder=config.parent)
-        try:
-            eventually("the query is issued", lambda: reader.err.startswith("query "))
-            largest = _play(scenario, Stage(Proxies(found(config).port), daemons, reader), config)
-            reader.end(300).ok()
-        finally:
-            reader.kill()
-    assert_same_rows(pq.read_table(rows), join.expected())
-    assert largest < RSS_MAX
+@pytest.mark.skipif(not EVERYTHING, reason="NARROWS_CHAOS is not set")
+def test_one_cluster_survives_what_happens_to_it_under_sustained_load(tmp_path: Path) -> None:
+    figures = sustained(Sustained(seconds=40, seed=2), tmp_path, print)
+    assert not figures.wrong
+    assert figures.played
+    assert all(query.rows for query in figures.queries)
+    assert "**Passed**" in figures.text()
 
 
-def _resident(pid: int) -> int:
-    """Memory now. The peak that a daemon reports includes that of the process it was forked from."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _play(scenario: Scenario, stage: Stage, config: Path) -> int:
-    """Let it happen; the most memory that a daemon had."""
-    began, said, largest = time.monotonic(), scenario.said, 0
-    for at, act in scenario.moments:
-        while time.monotonic() - began < at:
-            if said is not None and time.monotonic() - began > said[0]:
-                text = said[1]
-                eventually(f"status says {text}", lambda text=text: text in narrows("status", "--config", config).out)  # type: ignore[misc]
-                said = None
-            time.sleep(0.05)
-        act(stage)
-        largest = max([largest, *(_resident(node.process.pid) for node in stage.daemons.nodes.values())])
-    assert said is None, "the scenario ended before status was asked"
-    return largest
+def assert_bounded(rig: Rig) -> None:
+    peaks = {site: rig.memory.peak(site) for site in SITES}
+    assert max(peaks.values()) < RSS_MAX, peaks

@@ -1,0 +1,36 @@
+"""All sites are asked at once, so that one that hangs delays nobody else's answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from cli.client import Client
+from node.rpc import control_pb2 as pb
+from planner.errors import NarrowsError
+
+#: Answers that are older than this, because others were waited for, are asked for again.
+_FRESH_S = 1.0
+
+
+def ask_all(clients: Mapping[str, Client]) -> dict[str, pb.StatusReply | str]:
+    """By site, in the order of ``clients``: its status, or why there is none. The answers are of one moment."""
+    began_s = time.monotonic()
+    answers = _asked(clients)
+    if time.monotonic() - began_s > _FRESH_S:
+        answering = {site: client for site, client in clients.items() if not isinstance(answers[site], str)}
+        answers |= _asked(answering)
+    return answers
+
+
+def _asked(clients: Mapping[str, Client]) -> dict[str, pb.StatusReply | str]:
+    with ThreadPoolExecutor(max(1, len(clients))) as pool:
+        return dict(zip(clients, pool.map(_status, clients.values()), strict=True))
+
+
+def _status(client: Client) -> pb.StatusReply | str:
+    try:
+        return client.status()
+    except NarrowsError as error:
+        return str(error)

@@ -1,0 +1,101 @@
+"""A client that follows a query, and a pipe that is read as fast, or as slowly, as a scenario wants."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.json
+
+from tests.e2e.harness import NARROWS, environment, eventually
+
+#: What a pipe holds: as little as possible, so that who does not read is felt soon.
+_PIPE_BYTES = 4_096
+_CHUNK_BYTES = 65_536
+#: A slow reader takes so much, so often.
+_TRICKLE_BYTES = 512
+_TRICKLE_S = 0.25
+
+
+class Reader:
+    """``narrows query --format jsonl`` whose output goes through a pipe into a file."""
+
+    def __init__(self, *arguments: str | Path, name: str, folder: Path) -> None:
+        self._rows, self._err = folder / f"{name}.jsonl", folder / f"{name}.err"
+        command = [*NARROWS, *(str(argument) for argument in arguments), "--format", "jsonl"]
+        with self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                command, bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err, env=environment()
+            )
+        assert self.process.stdout is not None
+        fcntl.fcntl(self.process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._code = 0
+        self._slow = threading.Event()
+        self._thread = threading.Thread(target=self._drain, args=(self.process.stdout,), daemon=True)
+        self._thread.start()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(errors="replace")
+
+    @property
+    def query_id(self) -> str:
+        """As soon as the query is issued."""
+
+        def said() -> str:
+            assert self.process.poll() is None or self.err.startswith("query "), self.err
+            return self.err.split()[1] if self.err.startswith("query ") and "\n" in self.err else ""
+
+        return eventually("the query is issued", said)
+
+    def trickle(self) -> None:
+        """Read a few rows a second."""
+        self._slow.set()
+
+    def hurry(self) -> None:
+        self._slow.clear()
+
+    def stop_reading(self) -> None:
+        """The client itself stands still."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def detach(self) -> None:
+        """Leave a query that goes on, as with Ctrl-C."""
+        self._code = 130
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self, timeout_s: float) -> None:
+        """Wait until it has ended, as it should, and all is read."""
+        code = self.process.wait(timeout_s)
+        self._thread.join(timeout_s)
+        assert code == self._code, f"exit {code}\n{self.err}"
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._slow.clear()
+        self._thread.join()
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """The rows that came."""
+        if not self._rows.stat().st_size:
+            return schema.empty_table()
+        options = pa.json.ParseOptions(explicit_schema=schema)
+        return pa.json.read_json(self._rows, parse_options=options)
+
+    def _drain(self, pipe: IO[bytes]) -> None:
+        with self._rows.open("wb", buffering=0) as rows, pipe:
+            while data := pipe.read(_TRICKLE_BYTES if self._slow.is_set() else _CHUNK_BYTES):
+                rows.write(data)
+                if self._slow.is_set():
+                    time.sleep(_TRICKLE_S)

@@ -1,0 +1,195 @@
+"""A cluster under load, with everything that scenarios need and everything that is measured; and how one is played."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from netsim.network import found
+from netsim.proxies import Proxies
+from spark_jobs.source_state import StateFolder
+from tests.chaos.load import BASE_MS, LAST_MS, LIVE, SITES, Feeder, Load, Query, write_chaos_cluster
+from tests.chaos.memory import Memory
+from tests.chaos.reader import Reader
+from tests.chaos.scenarios import Scenario, Stage
+from tests.chaos.watch import Watch
+from tests.e2e.harness import Daemons, eventually, narrows
+
+#: A daemon that has just started has about 120 MB; what waits anywhere is bounded by limits far below this.
+RSS_MAX = 500 << 20
+#: How long status may take to notice, and a cluster to be well again, on a busy machine.
+NOTICED_S_MAX = 45.0
+SETTLED_S_MAX = 150.0
+#: A query keeps up that is no further behind its streams than this, or than it was before plus this.
+_BEHIND_S = 3.0
+_POLL_S = 0.1
+#: Each tick of a site on Spark is a job.
+TAU_MS = {"native": 100, "spark": 500}
+SPARK_S = 240.0
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A query, where it is issued, and how it is planned."""
+
+    query: Query
+    at: str = "gamma"
+    options: tuple[str, ...] = ("--plan", "auto")
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A query that was issued, and who reads it."""
+
+    ask: Ask
+    reader: Reader
+    query_id: str
+
+    def rows(self) -> pa.Table:
+        return self.reader.table(self.ask.query.schema())
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A cluster under load."""
+
+    stage: Stage
+    followed: tuple[Followed, ...]
+    memory: Memory
+    watch: Watch
+    tau_ms: int
+    #: When the recordings began to play.
+    began_s: float
+
+    def finish(self, timeout_s: float = 300.0) -> None:
+        """Let the streams come to their end, and take every row."""
+        if self.stage.feeder is not None:
+            self.stage.feeder.finish()
+        for each in self.followed:
+            if self.stage.feeder is None or self.stage.feeder.stream not in each.ask.query.streams:
+                each.reader.end(timeout_s)
+                continue
+            eventually(f"{each.query_id} has all rows", lambda each=each: self._delivered(each), timeout_s)  # type: ignore[misc]
+            each.reader.detach()
+            each.reader.end(timeout_s)
+
+    def _delivered(self, each: Followed) -> bool:
+        """Whether every row of a query whose live stream does not end is stored, and read."""
+        assert each.reader.process.poll() is None, each.reader.err
+        last_tick = (BASE_MS + LAST_MS) // self.tau_ms
+        status = self.watch.last.get(each.ask.at)
+        briefs = () if status is None else status.queries
+        return any(
+            brief.query_id == each.query_id and brief.done_tick >= last_tick and not brief.unread_rows
+            for brief in briefs
+        )
+
+
+@contextmanager
+def rigged(folder: Path, given: Load, asks: Sequence[Ask], *, live: bool, engine: str = "native") -> Iterator[Rig]:
+    """A cluster whose network and daemons are up and whose queries run; all is gone afterwards."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background job ignores it, and so would the readers, which are told by it to leave.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    tau_ms = TAU_MS[engine]
+    config = write_chaos_cluster(folder, given, live=live, engine=engine, tau=f"{tau_ms}ms")
+    narrows("wan", "up", "--config", config).ok()
+    with ExitStack() as stack:
+        stack.callback(lambda: narrows("wan", "down", "--config", config).ok())
+        daemons = stack.enter_context(Daemons(config, None, ("--speed", "1"), ready_s=SPARK_S))
+        watch = Watch({site: daemons.client(site) for site in SITES}, tau_ms)
+        stack.callback(watch.stop)
+        feeder = Feeder(folder / "in", given.live, lambda: watch.read(LIVE)) if live else None
+        if feeder is not None:
+            feeder.first()
+            stack.callback(feeder.stop)
+        daemons.start(*SITES).linked()
+        if live:
+            # A plan is chosen by what is there.
+            batches = StateFolder(folder / "state" / "beta" / LIVE)
+            eventually("Spark has read the first tuples", batches.waiting, SPARK_S)
+        memory = Memory(lambda: {site: node.process.pid for site, node in daemons.nodes.items()})
+        stack.callback(memory.stop)
+        watch.look()
+        watch.start()
+        followed = []
+        began_s = 0.0
+        for number, ask in enumerate(asks):
+            words: list[str | Path] = ["query", "--config", config, "--at", ask.at, ask.query.text, *ask.options]
+            reader = Reader(*words, name=f"query{number}", folder=folder)
+            stack.callback(reader.kill)
+            followed.append(Followed(ask, reader, reader.query_id))
+            if not number:
+                began_s = time.monotonic()
+                if feeder is not None:
+                    feeder.begin()
+        eventually("rows come", lambda: _rows_come(watch, len(asks)))
+        stage = Stage(Proxies(found(config).port), daemons, watch, followed[0].reader, feeder, _delta_ms(watch))
+        yield Rig(stage, tuple(followed), memory, watch, tau_ms, began_s)
+
+
+def _rows_come(watch: Watch, queries: int) -> bool:
+    briefs = [brief for status in watch.last.values() for brief in status.queries]
+    return len(briefs) == queries and all(brief.rows for brief in briefs) and watch.well
+
+
+def _delta_ms(watch: Watch) -> int | None:
+    """What a query under policy delta goes by, if there is one."""
+    found_us = [probes.delta_us for status in watch.last.values() for probes in status.probes if probes.delta_us]
+    return max(found_us) // 1000 if found_us else None
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of a scenario."""
+
+    name: str
+    #: What status said of it, and after how long; nothing if nothing had to be said.
+    line: str
+    said_after_s: float
+    #: From its end until queries kept up again and status found nothing.
+    settled_after_s: float
+    #: Why it did not go as it should; nothing if it did.
+    wrong: str = ""
+
+
+def play(scenario: Scenario, rig: Rig) -> Played:
+    """Let it happen, until it was noticed; then let it end, until all is well."""
+    usual_s = max(_BEHIND_S, rig.watch.behind_s) + _BEHIND_S
+    began = time.monotonic()
+    line, said_after = "", 0.0
+    wrong = ""
+    try:
+        scenario.begin(rig.stage)
+        while True:
+            elapsed = time.monotonic() - began
+            if scenario.said and not line:
+                line, said_after = rig.watch.says(scenario.said), elapsed
+            if elapsed >= scenario.lasts_s and (line or not scenario.said):
+                break
+            if elapsed >= NOTICED_S_MAX:
+                wrong = f"status did not say {scenario.said!r} within {elapsed:.0f} s, but {rig.watch.lines}"
+                break
+            time.sleep(_POLL_S)
+    finally:
+        scenario.end(rig.stage)
+    return _settled(Played(scenario.name, line, said_after, 0.0, wrong), rig, usual_s)
+
+
+def _settled(played: Played, rig: Rig, usual_s: float) -> Played:
+    healed = time.monotonic()
+    while True:
+        rig.watch.fresh()
+        elapsed = time.monotonic() - healed
+        if rig.watch.well and rig.watch.behind_s <= usual_s:
+            return Played(played.name, played.line, played.said_after_s, elapsed, played.wrong)
+        if elapsed >= SETTLED_S_MAX:
+            rest = f"not well {elapsed:.0f} s after {played.name}: {rig.watch.lines}, {rig.watch.behind_s:.1f} s behind"
+            wrong = "; ".join(filter(None, [played.wrong, rest]))
+            return Played(played.name, played.line, played.said_after_s, elapsed, wrong)

@@ -1,0 +1,245 @@
+"""What a daemon says about itself: since when links are down, what waits for whom, and which links a plan uses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from node.core.effects import QueryState, StoreRows
+from node.core.limits import Limits
+from node.core.link import Kind, LinkState
+from node.core.stream import LocalStream
+from node.core.ticks import Span
+from node.io import status_report
+from node.io.engine_report import EngineReport
+from node.io.ledger import LinkLedger
+from node.io.planned import Planned
+from node.io.queries import IssuedQuery, Queries
+from node.io.spool import Spool
+from node.io.status_report import StatusReport
+from node.io.transport import _cause
+from node.rpc import control_pb2 as pb
+from node.stack import ConnectionClosed, ConnectionOpened, FrameArrived, SendFrame, Stack
+from planner.model import Algorithm
+from planner.plans import forced_plan, links_of, ship_all_plan
+from planner.sql import parse_query
+from spark_jobs.measured import MeasuredSpark
+from spark_jobs.process import SparkError, SparkProcess, SparkSettings
+from tests.unit.sites import QUERY, Cluster, info
+
+ROWS = pa.RecordBatch.from_pydict({"n": list(range(100))})
+
+
+class Daemon:
+    """A real stack, real queries and their spool; time passes when the test says so."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1_000.0
+        monkeypatch.setattr(status_report, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        stream = LocalStream(info("l", "ash"))
+        self.stack = Stack("c", "ash", ["bow"], 100, 1, [stream], Limits())
+        self.peer = Stack("c", "bow", ["ash"], 100, 2, [], Limits())
+        self.queries = Queries("ash", folder)
+        clock = SimpleNamespace(now_us=lambda: self.now_us)
+        runner = SimpleNamespace(stack=self.stack, clock=clock, core_seconds=0.0, ignored={})
+        transport = SimpleNamespace(trouble={}, ledgers={"bow": LinkLedger()})
+        parts = [runner, transport, SimpleNamespace(busy_seconds=0.0), None, self.queries, EngineReport]
+        self.report = StatusReport(*cast("list[Any]", parts))
+
+    @property
+    def now_us(self) -> int:
+        return round(self.now_s * 1e6)
+
+    def later(self, seconds: int) -> None:
+        """Time passes, and is noticed each second."""
+        for _ in range(seconds):
+            self.now_s += 1
+            self.report.sample()
+
+    def connect(self, number: int) -> None:
+        """A connection that both ends have greeted on."""
+        here = self.stack.handle([ConnectionOpened("bow", number)], self.now_us)
+        there = self.peer.handle([ConnectionOpened("ash", number)], self.now_us)
+        self.stack.handle([FrameArrived("bow", number, data) for data in shipments(there)], self.now_us)
+        self.peer.handle([FrameArrived("ash", number, data) for data in shipments(here)], self.now_us)
+        assert self.stack.links["bow"].state is LinkState.UP
+
+    def lose(self, number: int) -> None:
+        self.stack.handle([ConnectionClosed("bow", number, "cable cut")], self.now_us)
+
+    @property
+    def link(self) -> pb.LinkStatus:
+        return self.report.reply().links[0]
+
+    def issued(self) -> IssuedQuery:
+        query = self.queries.new(Planned(Cluster().plan("ash")))
+        self.queries.report(query.query_id, QueryState.RUNNING, "")
+        return query
+
+    def store(self, query: IssuedQuery, tick: int) -> None:
+        self.queries.store(StoreRows(query.query_id, "a", Span(tick, tick + 1), 0, ROWS), 0)
+
+
+def shipments(outputs: list[Any]) -> list[bytes]:
+    return [output.data for output in outputs if isinstance(output, SendFrame)]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    return Daemon(tmp_path, monkeypatch)
+
+
+def test_a_link_says_since_when_it_is_down_also_if_it_was_up_between_two_looks(daemon: Daemon) -> None:
+    daemon.connect(1)
+    daemon.later(5)
+    daemon.lose(1)
+    daemon.later(4)
+    assert (daemon.link.state, daemon.link.state_seconds, daemon.link.trouble) == ("down", 3, "cable cut")
+    daemon.connect(2)
+    daemon.lose(2)
+    assert daemon.link.state_seconds == 0
+    assert daemon.link.reconnects_lately == 2
+    daemon.later(70)
+    assert daemon.link.reconnects_lately == 0
+    assert daemon.link.silent_seconds == 0
+
+
+def test_a_link_says_how_long_the_oldest_message_waits_and_how_long_it_heard_nothing(daemon: Daemon) -> None:
+    daemon.connect(1)
+    daemon.later(2)
+    assert daemon.link.behind_seconds == 0
+    link = daemon.stack.links["bow"]
+    frames = link.send(Kind.TUPLES, b"x" * 1_000).frames
+    daemon.later(7)
+    link.send(Kind.TUPLES, b"x" * 50)
+    daemon.later(1)
+    assert (daemon.link.behind_seconds, daemon.link.backlog_bytes, daemon.link.delivered_per_s) == (7, 1_050, 0)
+    assert daemon.link.silent_seconds == 10
+    answer = daemon.peer.links["ash"]
+    for frame in frames:
+        answer.received(frame, daemon.now_us)
+    for frame in answer.tick(daemon.now_us + 10_000_000).frames:
+        link.received(frame, daemon.now_us)
+    assert (daemon.link.behind_seconds, daemon.link.backlog_bytes) == (0, 50)
+    assert link.delivered_bytes == 1_000
+    assert daemon.link.delivered_per_s > 100
+
+
+def test_rows_wait_until_the_follower_has_read_them_kept_or_not(daemon: Daemon) -> None:
+    query = daemon.issued()
+    daemon.store(query, 1)
+    daemon.later(3)
+    daemon.store(query, 2)
+    daemon.later(2)
+    (row,) = daemon.report.reply().queries
+    assert (row.unread_rows, row.unread_seconds, row.followed) == (200, 4, False)
+    assert row.unread_bytes == query.spool.nbytes
+    query.seen_rows = 100
+    (row,) = daemon.report.reply().queries
+    assert (row.unread_rows, row.unread_seconds) == (100, 1)
+    assert row.unread_bytes == query.spool.nbytes // 2
+    assert row.read_per_s > 0
+    query.spool.take(200)
+    (row,) = daemon.report.reply().queries
+    assert (row.unread_rows, row.unread_seconds, row.unread_bytes) == (0, 0, 0)
+
+
+def test_ended_queries_are_told_if_they_failed_lately_or_have_rows_for_somebody(daemon: Daemon) -> None:
+    left, taken, failed = daemon.issued(), daemon.issued(), daemon.issued()
+    for query in (left, taken):
+        daemon.store(query, 1)
+        daemon.queries.report(query.query_id, QueryState.COMPLETED, "")
+    taken.spool.take(100)
+    daemon.queries.report(failed.query_id, QueryState.FAILED, "no more disk")
+    daemon.later(2)
+    reply = daemon.report.reply()
+    assert not reply.queries
+    assert [(row.query_id, row.reason, row.unread_rows) for row in reply.ended] == [
+        (left.query_id, "", 100),
+        (failed.query_id, "no more disk", 0),
+    ]
+    daemon.later(700)
+    assert [row.query_id for row in daemon.report.reply().ended] == [left.query_id]
+
+
+def test_spark_says_for_how_long_it_is_being_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = MeasuredSpark(SparkSettings("ash"), tmp_path)
+    seen = []
+
+    def restart(_: SparkProcess) -> None:
+        seen.append(spark.report(None).restarting_seconds)
+        raise SparkError("no Java any more")
+
+    monkeypatch.setattr(SparkProcess, "restart", restart)
+    with pytest.raises(SparkError):
+        spark.restart()
+    assert seen[0] > 0
+    assert spark.report(None).restarting_seconds == 0
+
+
+def test_a_connection_that_broke_while_it_was_written_to_is_said_to_be_lost() -> None:
+    nothing = grpc.aio.Metadata()
+    error = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, "Internal error from Core")
+    assert _cause(error) == "connection lost"
+    error = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, "no such method")
+    assert _cause(error) == "internal: no such method"
+
+
+def test_a_stream_says_since_when_it_stands_still(daemon: Daemon) -> None:
+    daemon.later(6)
+    (stream,) = daemon.report.reply().streams
+    assert (stream.idle_seconds, stream.still_seconds, stream.state_seconds) == (5, 5, 5)
+
+
+def test_the_memory_of_a_daemon_does_not_include_that_of_who_started_it() -> None:
+    ballast = b"x" * (400 << 20)
+    command = [sys.executable, "-c", "from node.io.status_report import peak_bytes; print(peak_bytes())"]
+    said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert 10 << 20 < int(said) < len(ballast)
+
+
+def test_a_spool_knows_which_rows_and_bytes_come_after_a_chunk(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    for _ in range(3):
+        spool.append(ROWS)
+    assert [spool.first_row_of(chunk) for chunk in range(5)] == [0, 100, 200, 300, 300]
+    spool.take(150)
+    assert spool.first_row_of(0) == 100  # it is gone: what comes after it begins with the next
+    assert spool.unread_bytes(0) == spool.unread_bytes(150) == spool.written * 2 // 3
+    assert spool.unread_bytes(300) == 0
+
+
+def test_what_the_peer_had_before_a_connection_broke_is_delivered_when_it_says_so(daemon: Daemon) -> None:
+    daemon.connect(1)
+    link, peer = daemon.stack.links["bow"], daemon.peer.links["ash"]
+    for frame in link.send(Kind.TUPLES, b"x" * 1_000).frames:
+        peer.received(frame, daemon.now_us)
+    daemon.lose(1)
+    assert link.delivered_bytes == 0
+    daemon.connect(2)
+    assert link.delivered_bytes == 1_000
+
+
+def test_a_plan_uses_the_links_it_sends_over_and_those_to_its_home() -> None:
+    streams = {each.name: each for each in (info("l", "ash"), info("r", "bow"), info("s", "cam"))}
+    two = parse_query(QUERY, streams)
+    assert links_of(ship_all_plan(two, "cam")) == (("ash", "cam"), ("bow", "cam"))
+    both = (("ash", "bow"), ("ash", "cam"), ("bow", "cam"))
+    assert links_of(forced_plan(two, "cam", Algorithm.SP_D)) == both
+    assert links_of(forced_plan(two, "ash", {"a": Algorithm.SM_S1, "b": Algorithm.SP_S})) == (("ash", "bow"),)
+    three = parse_query(f"{QUERY} JOIN s [RANGE 30 MS] AS c ON b.n = c.n", streams)
+    # a goes from ash to bow and from there to cam, c the other way round; b stays at bow.
+    by_head = {"a": Algorithm.SP_D, "b": Algorithm.SP_S, "c": Algorithm.SP_D}
+    plan = forced_plan(three, "dan", by_head)
+    home = [("ash", "dan"), ("bow", "dan"), ("cam", "dan")]
+    assert links_of(plan) == tuple(sorted([*home, ("ash", "bow"), ("bow", "cam")]))
+    moved = replace(plan.sequences[0], start="eve")
+    assert ("ash", "eve") in links_of(replace(plan, sequences=(moved, *plan.sequences[1:])))
