@@ -6,16 +6,12 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 
+from bench.plot_style import finish, plain
 from bench.spark_engines import LOCAL, NATIVE, STANDALONE
 
 MARKS = {LOCAL: "s", STANDALONE: "o", NATIVE: "x"}
-
-mpl.use("Agg")
-# Ids in the file follow from this and not from chance: the same figures give the same file.
-mpl.rcParams.update({"svg.hashsalt": "narrows", "font.size": 8})
 
 
 def plot_spark(cells: list[dict[str, Any]], streamed: list[dict[str, Any]], path: Path) -> None:
@@ -35,9 +31,8 @@ def plot_spark(cells: list[dict[str, Any]], streamed: list[dict[str, Any]], path
         times = [statistics.median(cell["ms"]) for cell in theirs]
         panel.plot([c["window"] for c in theirs], times, "r^-", markersize=4, label="Structured Streaming")
         panel.set(xscale="log", yscale="log", title=f"batches of {batch:,}", xlabel="rows in the window")
-        panel.grid(visible=True, which="both", linewidth=0.2)
+        panel.grid(visible=True)
+    plain(axes[0][0].xaxis)
+    plain(axes[0][0].yaxis, (1.0,))
     axes[0][0].set_ylabel("ms a tick, median")
-    axes[0][0].legend()
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    finish(figure, axes[0][0], path, len(MARKS) + 2)

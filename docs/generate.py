@@ -2,34 +2,109 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from node.config_keys import TABLES, Key
+from docs import sql_functions
+from docs.drawn.algorithms import algorithm_svg
+from docs.drawn.overview import overview_svg
+from docs.drawn.ticks import frontiers_svg, ticks_svg
+from docs.drawn.timeline import cut_svg, run_svg, three_svg
+from docs.drawn.winners import kinds_svg, read_grid, winners_svg, winners_table
+from node.config.keys import TABLES, Key
 from planner import functions
+from planner.model import Algorithm
 
 FOLDER = Path(__file__).resolve().parent
+_MEASURED = FOLDER.parent / "bench" / "results" / "bytes.csv"
 _MARK = "<!-- made from the code by make docs; what follows is not edited by hand -->\n"
+_MEASURED_MARK = "<!-- measured: made by make docs -->\n"
+_END_MARK = "<!-- end -->\n"
 
 _ABOUT_SETTINGS = """\
 Made from the code by `make docs`. A key that is not here is refused, and so is a value that does not fit: all
 problems of a file are reported at once, before anything starts. Durations are written like `100ms`, `1.5s`,
-`10min`, `2h`. Paths are relative to the file. `narrows init` writes one to start from."""
-_OPERATORS = """\
-Operators: `+ - * / %`, `||`, comparisons, `AND`, `OR`, `NOT`, `LIKE`, `ILIKE`, `IN`, `BETWEEN`, `IS NULL`,
-`IS DISTINCT FROM`, `CASE`."""
+`10min`, `2h`. Paths are relative to the file. `narrows init` writes one to start from.
+
+```toml
+tau = "500ms"
+engine = "native"
+
+[site.frankfurt]
+listen = "127.0.0.1:7701"
+
+[site.frankfurt.stream.orders]        # a recording
+path = "orders.csv"
+ts = "ts"
+lateness = "2s"
+
+[site.virginia]
+listen = "0.0.0.0:7702"
+address = "virginia.example:7702"
+
+[site.virginia.stream.payments]       # read by Spark
+spark = { format = "json", schema = "order_id LONG, ts TIMESTAMP", options = { path = "payments" } }
+ts = "ts"
+
+[link.frankfurt.virginia]
+bandwidth = "10 Mbit/s"
+latency = "45ms"
+```"""
+
+
+def generated() -> dict[Path, str]:
+    """Every file that is made, or has a part that is made, from the code."""
+    sql_page, algorithms_page = FOLDER / "sql.md", FOLDER / "algorithms.md"
+    found = {
+        FOLDER / "configuration.md": configuration(),
+        sql_page: sql(sql_page.read_text()),
+        algorithms_page: algorithms(algorithms_page.read_text()),
+    }
+    return found | {FOLDER / "pictures" / f"{name}.svg": picture for name, picture in pictures().items()}
+
+
+def pictures() -> dict[str, str]:
+    """The pictures, by name."""
+    grid = read_grid(_MEASURED)
+    return {
+        "overview": overview_svg(),
+        "ticks": ticks_svg(),
+        "run": run_svg(),
+        "cut": cut_svg(),
+        "three": three_svg(),
+        "frontiers": frontiers_svg(),
+        **{algorithm.value.lower(): algorithm_svg(algorithm) for algorithm in Algorithm},
+        "winners": winners_svg(grid),
+        "kinds": kinds_svg(grid),
+    }
 
 
 def configuration() -> str:
     """The reference of cluster.toml."""
-    parts = ["# Every setting of cluster.toml", _ABOUT_SETTINGS]
+    parts = ["# Every setting of cluster.toml", _ABOUT_SETTINGS, _contents()]
     for heading, meaning, keys in TABLES:
-        parts += [
-            f"## {f'`{heading}`' if heading.endswith(']') else heading or 'Top of the file'}",
-            meaning,
-            _table(keys),
-        ]
+        parts += [f"## {_heading(heading)}", meaning, _table(keys)]
     return "\n\n".join(parts) + "\n"
+
+
+def _contents() -> str:
+    """A link to each table, with what it is about."""
+    lines = []
+    for heading, meaning, _ in TABLES:
+        title = _heading(heading)
+        lines.append(f"- [{title}](#{anchor(title)}): {meaning[:1].lower()}{meaning[1:]}")
+    return "\n".join(lines)
+
+
+def _heading(heading: str) -> str:
+    table, closing, rest = heading.partition("]")
+    return f"`{table}{closing}`{rest}" if closing else heading or "Top of the file"
+
+
+def anchor(heading: str) -> str:
+    """The name under which GitHub finds a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _table(keys: Mapping[str, Key]) -> str:
@@ -40,31 +115,31 @@ def _table(keys: Mapping[str, Key]) -> str:
     return "\n".join(rows)
 
 
-def sql_functions() -> str:
+def sql_reference() -> str:
     """The functions, and their meaning from where they are defined."""
     meaning = (functions.__doc__ or "").partition("\n\n")[2].rpartition("\n\n")[0]
     meaning = meaning.replace("``", "`")
     aliases = ", ".join(f"`{other}` = `{name}`" for other, name in sorted(functions.SYNONYMS.items()))
-    return "\n\n".join(
-        [
-            _OPERATORS,
-            f"Functions: {functions.LISTED}.",
-            f"Other names: {aliases}.",
-            meaning,
-        ]
-    )
+    return "\n\n".join([sql_functions.reference(), f"Other names: {aliases}.", "## What values mean", meaning])
 
 
 def sql(text: str) -> str:
     """sql.md with its generated end made anew."""
-    return text.partition(_MARK)[0] + _MARK + "\n" + sql_functions() + "\n"
+    return text.partition(_MARK)[0] + _MARK + "\n" + sql_reference() + "\n"
+
+
+def algorithms(text: str) -> str:
+    """algorithms.md with its table of measured figures made anew."""
+    before, begin, rest = text.partition(_MEASURED_MARK)
+    _, end, after = rest.partition(_END_MARK)
+    return f"{before}{begin}\n{winners_table(read_grid(_MEASURED))}\n\n{end}{after}"
 
 
 def main() -> None:
     """Write them."""
-    (FOLDER / "configuration.md").write_text(configuration())
-    page = FOLDER / "sql.md"
-    page.write_text(sql(page.read_text()))
+    (FOLDER / "pictures").mkdir(exist_ok=True)
+    for path, text in generated().items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

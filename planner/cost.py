@@ -151,7 +151,12 @@ class HeadEstimate:
     @property
     def bytes_per_s(self) -> float:
         """All bytes of the head's walks, without replicas."""
-        return sum_of(self.results) + sum(step.bytes_per_s for step in self.steps)
+        return self.results_bytes_per_s + sum(step.bytes_per_s for step in self.steps)
+
+    @property
+    def results_bytes_per_s(self) -> float:
+        """Of its rows, on their way to the sink."""
+        return sum_of(self.results)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,5 +9,9 @@ class QueryError(NarrowsError):
     """The query text asks for something wrong, unknown or not supported yet."""
 
 
+class UnknownStreamError(QueryError):
+    """The query names a stream that nobody is known to have; a site that has it may only be out of reach."""
+
+
 class PlanError(NarrowsError):
     """The query is fine, but the requested plan for it is not."""

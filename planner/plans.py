@@ -150,6 +150,18 @@ def start_of(plan: Plan, head: str) -> str:
     return plan.sequence(head).start or plan.query.ref(head).stream.site
 
 
+def links_of(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Pairs of sites between which something is sent for the plan, and be it that rows are done."""
+    pairs = [(site, plan.sink) for site in plan.sites]
+    for head in plan.query.aliases:
+        site = start_of(plan, head)
+        pairs.append((plan.query.ref(head).stream.site, site))
+        for hop in route(plan, head):
+            pairs.append((site, plan.query.ref(hop.alias).stream.site))
+            site = hop.site
+    return tuple(sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]}))
+
+
 def ship_all_plan(query: JoinQuery, sink: str, policy: Policy = FRONTIER_POLICY) -> Plan:
     """Everything to the sink, once, and all joins there."""
     return Plan(

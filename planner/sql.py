@@ -10,12 +10,13 @@ Each error says what was found, what is required, and where.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from planner.expressions import expr_text
+from planner.functions import CAST
 from planner.graph import closure, conjunction
 from planner.keys import key_family
 from planner.model import Call, ColumnRef, Edge, Expr, JoinQuery, OutputColumn, StreamInfo, StreamRef, columns_of
@@ -39,7 +40,7 @@ def parse_query(text: str, catalogue: Mapping[str, StreamInfo]) -> JoinQuery:
     scope = Scope(source, bind_streams(source, select.tables, catalogue))
     binder = Binder(scope)
     terms = _bind_terms(scope, binder, select)
-    _check_linked(scope, select.tables, terms.edges)
+    _check_linked(scope, select.tables, terms)
     if len({column for edge in terms.edges for column in (edge.left, edge.right)}) > KEYS_MAX:
         message = f"too many columns in equalities: required at most {KEYS_MAX} in one query"
         raise source.error(message, select.tables[0].name.at)
@@ -123,10 +124,10 @@ def _edge(scope: Scope, expr: Expr) -> Edge | None:
     return Edge(left, right) if scope.position(left.alias) < scope.position(right.alias) else Edge(right, left)
 
 
-def _check_linked(scope: Scope, tables: Sequence[TableNode], edges: Mapping[Edge, None]) -> None:
+def _check_linked(scope: Scope, tables: Sequence[TableNode], terms: _Terms) -> None:
     """Equalities must link all streams, but for a stream that CROSS JOIN links to those before it."""
     groups = {ref.alias: place for place, ref in enumerate(scope.streams)}
-    links = [(edge.left.alias, edge.right.alias) for edge in edges]
+    links = [(edge.left.alias, edge.right.alias) for edge in terms.edges]
     first = scope.streams[0].alias
     links += [(first, ref.alias) for ref, table in zip(scope.streams, tables, strict=True) if table.crossed]
     for one, other in links:
@@ -138,10 +139,34 @@ def _check_linked(scope: Scope, tables: Sequence[TableNode], edges: Mapping[Edge
         unlinked = [scope.streams[place].alias for place in apart]
         message = (
             f"{', '.join(unlinked)} {'is' if len(unlinked) == 1 else 'are'} not linked to {', '.join(linked)} by an "
-            "equality of two columns of one type: required a condition such as a.key = b.key, or CROSS JOIN if every "
-            "combination is meant"
+            f"equality of two columns of one type{_unlike(scope, terms.residuals)}: required a condition such as "
+            "a.key = b.key, or CROSS JOIN if every combination is meant"
         )
         raise scope.source.error(message, tables[apart[0]].name.at)
+
+
+def _unlike(scope: Scope, residuals: Iterable[Expr]) -> str:
+    """The equalities that would link streams if their columns were of one type: mostly what the user meant."""
+    pairs = [
+        [_uncast(arg) for arg in expr.args] for expr in residuals if isinstance(expr, Call) and expr.function == "="
+    ]
+    named = [
+        " and ".join(f"{side} is {_type_name(scope.type_of(side))}" for side in pair if isinstance(side, ColumnRef))
+        for pair in pairs
+        if all(isinstance(side, ColumnRef) for side in pair)
+    ]
+    return f" ({'; '.join(named)})" if named else ""
+
+
+def _uncast(expr: Expr) -> Expr:
+    """A column that the binder has cast for a comparison."""
+    while isinstance(expr, Call) and expr.function == CAST:
+        (expr,) = expr.args
+    return expr
+
+
+def _type_name(kind: pa.DataType) -> str:
+    return "of no type, since its file has no values" if pa.types.is_null(kind) else str(kind)
 
 
 # The select list.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -163,5 +164,7 @@ class Binder:
         if name in AGGREGATES:
             message = f"aggregates such as {node.name} are not supported yet: required functions of one row: {LISTED}"
         else:
-            message = f"unknown function {quote(node.name)}: required one of {LISTED}"
+            near = difflib.get_close_matches(name[:100].upper(), LISTED.split(", "), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            message = f"unknown function {quote(node.name)}: required one of {LISTED}{hint}"
         return self._source.error(message, node.at)

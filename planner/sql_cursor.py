@@ -18,6 +18,14 @@ RESERVED = (
 )
 _NOT_WORDS = (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, TokenType.NATIONAL_STRING)
 
+#: What somebody who wrote this probably meant.
+_HINTS = {
+    "==": "; equality is written with one =",
+    "`": '; a name is quoted as in "name"',
+    "\u201c": "; quotes are straight, not typographic",
+    "\u2018": "; quotes are straight, not typographic",
+}
+
 
 class Cursor:
     """Reads tokens from left to right; it never goes back, so reading takes time in proportion to the text."""
@@ -102,7 +110,9 @@ class Cursor:
         token = self.peek()
         if token is None:
             return self.source.error(f"the query ends too early: {required}", self.at)
-        return self.source.error(f"cannot read the query near {quote(self.source.written(token))}: {required}", self.at)
+        written = self.source.written(token)
+        hint = next((hint for start, hint in _HINTS.items() if written.startswith(start)), "")
+        return self.source.error(f"cannot read the query near {quote(written)}: {required}{hint}", self.at)
 
     @staticmethod
     def _wordlike(token: Token) -> bool:

@@ -275,7 +275,10 @@ class ExpressionParser:
             return found
         while True:
             if cursor.word() in ("*", "DISTINCT"):
-                raise cursor.source.error(f"{cursor.word()} is not supported yet here: required values", cursor.at)
+                raise cursor.source.error(
+                    f"{cursor.word()} is not supported yet here, nor are aggregates such as COUNT: required values",
+                    cursor.at,
+                )
             found.append(self.expression())
             if cursor.accept(closing):
                 return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from planner.errors import QueryError
+from planner.errors import QueryError, UnknownStreamError
 from planner.model import ColumnRef, StreamInfo, StreamRef, Window
 from planner.sql_text import WINDOW_FORM, QueryText, is_window, quote, window_of
 from planner.sql_tree import ColumnNode, Name, TableNode
@@ -91,8 +91,11 @@ def _unknown(source: QueryText, what: str, name: Name, known: list[str], owner: 
     close = difflib.get_close_matches(name.text[:100].casefold(), [item.casefold() for item in known], n=1)
     guess = next((item for item in known if [item.casefold()] == close), None)
     hint = "" if guess is None else f"; did you mean {quote(guess)}?"
+    if guess is None and name.quoted and not owner and what == "column":
+        hint = f"; text is written in single quotes, such as '{quote(name.text)[1:-1]}'"
     message = f"unknown {what} {quote(name.text)}{owner}: required one of {_listing(known)}{hint}"
-    return source.error(message, name.at)
+    error = source.error(message, name.at)
+    return UnknownStreamError(str(error)) if what == "stream" else error
 
 
 def _matches(name: Name, known: Iterable[str]) -> list[str]:
