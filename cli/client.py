@@ -18,6 +18,8 @@ Reply = TypeVar("Reply", bound=Message)
 
 #: A daemon on the other side of a slow link may take a while; a dead one is noticed at once.
 CALL_S_MAX = 20.0
+#: A status is there at once; a daemon that has not said it by then hangs, and a person waits.
+STATUS_S_MAX = 5.0
 #: Replies read ahead of whoever writes the rows: enough to overlap, little to hold.
 REPLIES_MAX = 16
 #: One row may be large, and the daemon is ours: no limit on what it sends.
@@ -27,9 +29,24 @@ _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0))
 class DaemonUnreachableError(NarrowsError):
     """Nobody answers at the daemon's address."""
 
+    def __init__(self, site: str, address: str) -> None:
+        super().__init__(f"site {site} requires a running daemon at {address}; nobody answers")
+        self.site = site
+
 
 class DaemonRefusedError(NarrowsError):
     """The daemon answered, and the answer is no."""
+
+
+class UnknownQueryError(DaemonRefusedError):
+    """The daemon has no such query."""
+
+
+class NotNowError(DaemonRefusedError):
+    """The daemon cannot do it as things are: a site is missing, or somebody else follows the query."""
+
+
+_REFUSALS = {grpc.StatusCode.NOT_FOUND: UnknownQueryError, grpc.StatusCode.FAILED_PRECONDITION: NotNowError}
 
 
 class Client:
@@ -67,16 +84,16 @@ class Client:
         self._call("Drop", pb.DropRequest(query_id=query_id), pb.Empty)
 
     def status(self) -> pb.StatusReply:
-        return self._call("Status", pb.Empty(), pb.StatusReply)
+        return self._call("Status", pb.Empty(), pb.StatusReply, STATUS_S_MAX)
 
-    def _call(self, method: str, request: Message, reply: type[Reply]) -> Reply:
+    def _call(self, method: str, request: Message, reply: type[Reply], timeout_s: float = CALL_S_MAX) -> Reply:
         call: grpc.UnaryUnaryMultiCallable[Message, Reply] = self._channel.unary_unary(
             f"/narrows.Control/{method}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=reply.FromString,
         )
         try:
-            return call(request, timeout=CALL_S_MAX)
+            return call(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise self._said(error) from None
 
@@ -86,10 +103,8 @@ class Client:
     def _said(self, error: grpc.RpcError) -> NarrowsError:
         code, details = error.code(), error.details()
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            return DaemonUnreachableError(
-                f"site {self.site} requires a running daemon at {self._address}; nobody answers"
-            )
-        return DaemonRefusedError(details or code.name)
+            return DaemonUnreachableError(self.site, self._address)
+        return _REFUSALS.get(code, DaemonRefusedError)(details or code.name)
 
 
 class Follower:
@@ -128,7 +143,11 @@ class Follower:
 
     def taken(self, number: int) -> None:
         """Chunks before ``number`` are safely kept here."""
-        self._requests.put(pb.FollowRequest(taken=number))
+        self._requests.put(pb.FollowRequest(taken=number, seen=number))
+
+    def seen(self, number: int) -> None:
+        """Chunks before ``number`` were read, but are not safe yet: status tells a slow reader from one that waits."""
+        self._requests.put(pb.FollowRequest(seen=number))
 
     def close(self) -> None:
         """Say goodbye, and wait until the daemon has heard what was said before."""

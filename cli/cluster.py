@@ -7,15 +7,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
 from cli.client import Client, DaemonUnreachableError
 from netsim.network import network
-from netsim.proxies import Proxies
-from node.config import ClusterConfig
+from netsim.proxies import Proxies, WanError
+from node.config import ClusterConfig, SiteConfig
 from planner.errors import NarrowsError
 from spark_jobs.java import check_java
 
@@ -34,14 +34,10 @@ class ClusterError(NarrowsError):
     """The cluster did not come up, or fell over."""
 
 
-def check_spark(config: ClusterConfig) -> None:
+def check_spark(sites: Sequence[SiteConfig]) -> None:
     """Whether the sites can have their Spark on this machine. Raises NoJavaError that says what is missing."""
-    for site in _on_spark(config)[:1]:  # what one lacks, all lack
-        check_java(site)
-
-
-def _on_spark(config: ClusterConfig) -> list[str]:
-    return [site.name for site in config.sites if site.needs_spark]
+    for site in [site for site in sites if site.needs_spark][:1]:  # what one lacks, all lack
+        check_java(site.name, [stream.name for stream in site.streams if stream.spark is not None])
 
 
 class LocalCluster:
@@ -64,6 +60,8 @@ class LocalCluster:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._network = ExitStack()
         self._proxies: Proxies | None = None
+        #: What a network that was up already had counted before.
+        self._proxied_before: dict[tuple[str, str], int] = {}
         #: Bytes from one site to another by the count of the emulated network, once the daemons have stopped.
         self.proxied: dict[tuple[str, str], int] = {}
         self.clients: dict[str, Client] = {}
@@ -73,6 +71,8 @@ class LocalCluster:
             addresses = {site.name: site.address for site in self._config.sites}
             between = network(self._config.path, addresses, self._config.wan)
             self._proxies = self._network.enter_context(between)
+            if self._proxies is not None:
+                self._proxied_before = self._proxies.counters()
             for site in self._config.sites:
                 self._start(site.name)
                 self.clients[site.name] = Client(site.name, site.address)
@@ -102,7 +102,7 @@ class LocalCluster:
         return Path(self._logs.name) / f"{site}.log"
 
     def _wait_until_ready(self) -> None:
-        patience_s = SPARK_READY_S_MAX if _on_spark(self._config) else READY_S_MAX
+        patience_s = SPARK_READY_S_MAX if any(site.needs_spark for site in self._config.sites) else READY_S_MAX
         deadline = time.monotonic() + patience_s
         while self._silent() or not self._all_linked():
             self.check()
@@ -148,12 +148,14 @@ class LocalCluster:
         self.check()
 
     def check(self) -> None:
-        """Raise ClusterError if a daemon has ended, with what it said."""
+        """Raise ClusterError if a daemon has ended, with what it said, or the emulated network."""
         for site, process in self._processes.items():
             code = process.poll()
             if code is not None:
                 said = self._log(site).read_text(errors="replace").strip().splitlines()
                 raise ClusterError(f"the daemon of site {site} ended ({code}): {_gist(said)}")
+        if self._proxies is not None and not self._proxies.is_there():
+            raise ClusterError("the emulated network ended: its Toxiproxy server does not listen any more")
 
     def stop(self) -> None:
         """Ask all to stop, then make sure."""
@@ -173,8 +175,10 @@ class LocalCluster:
         self._processes.clear()
         self._logs.cleanup()
         if self._proxies is not None:
-            # A proxy counts a connection when it has ended.
-            self.proxied = self._proxies.counters()
+            # Their server may have died, which is said elsewhere.
+            with suppress(WanError):
+                counted = self._proxies.settled_counters()
+                self.proxied = {way: nbytes - self._proxied_before.get(way, 0) for way, nbytes in counted.items()}
         self._network.close()
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from node.config import NATIVE, SPARK, ClusterConfig
 
+_MEANING = "what runs the joins, whatever the cluster file says: spark, or native, which needs no Java"
 
-def add_engine_option(command: argparse.ArgumentParser) -> None:
+
+def add_engine_option(command: argparse.ArgumentParser, meaning: str = _MEANING) -> None:
     """The option; without it the cluster file decides."""
-    text = "what runs the joins, whatever the cluster file says: spark, or native, which needs no Java"
-    command.add_argument("--engine", choices=[SPARK, NATIVE], help=text)
+    command.add_argument("--engine", choices=[SPARK, NATIVE], help=meaning)
 
 
 def with_engine(config: ClusterConfig, engine: str | None) -> ClusterConfig:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.client import Client, DaemonRefusedError, DaemonUnreachableError
+from cli.client import Client, DaemonRefusedError, DaemonUnreachableError, NotNowError
 from cli.cluster import LocalCluster
 from cli.engine_option import with_engine
 from cli.follow import follow
@@ -46,6 +46,9 @@ class _TimeIsUpError(KeyboardInterrupt):
     """Ends following as Ctrl-C does."""
 
 
+_DONE, _INTERRUPTED = 0, 130
+
+
 def explain(options: Explaining) -> int:
     """Ask the daemons, started for this or running, and show what they say."""
     config = with_engine(load_cluster(options.config), options.engine)
@@ -59,13 +62,15 @@ def explain(options: Explaining) -> int:
         else:
             clients = {site.name: stack.enter_context(Client(site.name, site.address)) for site in config.sites}
         try:
-            reply = _ask(options, config, clients, home)
+            reply, code = _ask(options, config, clients, home)
+        except NotNowError:
+            raise
         except DaemonRefusedError as error:
             raise QueryError(str(error)) from None
     print(reply.json if options.json else reply.text)
     if options.picture is not None:
         _draw(options.picture, reply)
-    return 0
+    return code
 
 
 def _check(options: Explaining) -> None:
@@ -78,26 +83,29 @@ def _check(options: Explaining) -> None:
         raise QueryError(f"{options.query_id} is a query that runs: it requires neither --start nor analyze")
 
 
-def _ask(options: Explaining, config: ClusterConfig, clients: Mapping[str, Client], home: str) -> pb.ExplainReply:
+def _ask(
+    options: Explaining, config: ClusterConfig, clients: Mapping[str, Client], home: str
+) -> tuple[pb.ExplainReply, int]:
+    """What is to be shown, and the exit code. Ctrl-C ends a query that is analyzed; what it did is shown."""
     if options.query_id:
         home = options.query_id.rpartition("-")[0]
         config.site(home)
-        return _explain_measured(clients, home, options.query_id)
+        return _explain_measured(clients, home, options.query_id), _DONE
     if not options.analyze:
-        return clients[home].explain(pb.ExplainRequest(query=options.request))
+        return clients[home].explain(pb.ExplainRequest(query=options.request)), _DONE
     issued = clients[home].install(options.request)
     for warning in issued.warnings:
         print(f"narrows: {warning}", file=sys.stderr)
     try:
-        _run(clients[home], issued.query_id, options.seconds)
-        return _explain_measured(clients, home, issued.query_id)
+        code = _run(clients[home], issued.query_id, options.seconds)
+        return _explain_measured(clients, home, issued.query_id), code
     finally:
         with suppress(NarrowsError):
             clients[home].drop(issued.query_id)
 
 
-def _run(client: Client, query_id: str, seconds: float | None) -> None:
-    """Let the query run to its end, or until the time is up; its rows are thrown away."""
+def _run(client: Client, query_id: str, seconds: float | None) -> int:
+    """Let the query run to its end, until the time is up or Ctrl-C; its rows are thrown away."""
     until = None if seconds is None else time.monotonic() + seconds
 
     def watch(_: pb.QueryInfo, __: int) -> None:
@@ -107,11 +115,17 @@ def _run(client: Client, query_id: str, seconds: float | None) -> None:
     followed = follow(client, query_id, None, "none", watch)
     if followed.info.state in (QueryState.FAILED, QueryState.DROPPED):
         raise NarrowsError(f"query {query_id} {followed.info.state}: {followed.info.reason}")
+    if not followed.detached or (until is not None and time.monotonic() >= until):
+        return _DONE
+    print("narrows: ended by Ctrl-C; what was measured until then:", file=sys.stderr)
+    return _INTERRUPTED
 
 
 def _explain_measured(clients: Mapping[str, Client], home: str, query_id: str) -> pb.ExplainReply:
-    statuses = []
+    statuses = [clients[home].status()]
     for site, client in clients.items():
+        if site == home:
+            continue
         try:
             statuses.append(client.status())
         except DaemonUnreachableError as error:

@@ -70,9 +70,9 @@ def _pump(follower: Follower, output: Output, schema: pa.Schema, followed: Follo
             output.write(rows)
             followed.rows += rows.num_rows
             followed.written = reply.number + 1
-        if output.safe_at_once and time.monotonic() - acked_at > _ACK_EVERY_S:
+        if time.monotonic() - acked_at > _ACK_EVERY_S:
             acked_at = time.monotonic()
-            follower.taken(followed.written)
+            (follower.taken if output.safe_at_once else follower.seen)(followed.written)
         if reply.HasField("info"):
             followed.info = reply.info
             on_info(reply.info, followed.rows)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
-from planner.errors import NarrowsError
+from cli.errors import CommandError
+from node.config import NATIVE, SPARK
+from spark_jobs.java import NoJavaError, check_java
 
 TEMPLATE = """\
 # A cluster of Narrows: every daemon and every command reads this file. Paths are relative to it.
-# Try it:  narrows run {name} --query "SELECT * FROM orders [RANGE 10 SECONDS] AS o
-#              JOIN payments [RANGE 10 SECONDS] AS p ON o.id = p.order_id"
+# Try it, once the two files below are there:
+#   narrows run {name} --query "SELECT * FROM orders [RANGE 10 SECONDS] AS o
+#     JOIN payments [RANGE 10 SECONDS] AS p ON o.id = p.order_id"
 #
 # Streams are cut into ticks of this length; a join is computed tick by tick. Longer: fewer, larger messages.
 tau = "500ms"
 # Daemons of different clusters refuse each other.
 cluster = "narrows"
 # Who runs a site's joins: "spark" needs Java 17, "native" runs in the daemon. Each site may have its own.
-engine = "spark"
+engine = "{engine}"
 # Tuples that came too late for their tick are kept here.
 late_dir = "late"
 
@@ -25,13 +29,15 @@ late_dir = "late"
 listen = "127.0.0.1:7701"
 
 [site.frankfurt.stream.orders]
-# A recording: .parquet, .csv (with a header line) or .jsonl. It is replayed when a query first asks for it.
+# A recording: .parquet, .csv (with a header line) or .jsonl. It is replayed, once, when a query first asks for it.
 path = "orders.csv"
-# The column with the event time. Integers are milliseconds unless unit = "us" or "ns" says otherwise.
+# The column with the event time, in order: dates with times, or integers, which are milliseconds since 1970
+# unless unit = "us" or "ns" says otherwise.
 ts = "ts"
 # How much later than its neighbours a tuple may come and still be taken.
 lateness = "0ms"
-# How much of its past is kept for queries that come later: retain = "10min"
+# How much of its past is kept for queries that come later. Without it, they see only what is read from then on.
+# retain = "10min"
 
 [site.virginia]
 listen = "127.0.0.1:7702"
@@ -57,18 +63,26 @@ ts = "ts"
 """
 
 
-class InitError(NarrowsError):
-    """The file cannot be written."""
-
-
-def init(path: Path) -> int:
-    """Write the file, unless there is one."""
+def init(path: Path, engine: str | None) -> int:
+    """Write the file, unless there is one. ``engine``: None if this machine is to decide."""
+    chosen, why = (engine, "") if engine else _engine_here()
     try:
-        with path.open("x") as file:
-            file.write(TEMPLATE.format(name=path.name))
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE.format(name=path.name, engine=chosen))
     except FileExistsError:
-        raise InitError(f"narrows init requires a file that is not there yet; got {path}, which is") from None
+        raise CommandError(f"narrows init requires a file that is not there yet; got {path}, which is") from None
     except OSError as error:
-        raise InitError(f"cannot write {path}: {error.strerror or error}") from None
-    print(f"wrote {path}: put in your sites and streams, then try narrows run {path} --query ...")
+        raise CommandError(f"narrows init requires a file that can be written; got {path}: {error.strerror}") from None
+    print(f"wrote {path}: two sites, engine {chosen}{why}. Put in your sites, streams and files; then")
+    where = "" if path == Path("cluster.toml") else f"{shlex.quote(str(path))} --query "
+    print(f'  narrows run {where}"SELECT ..."')
     return 0
+
+
+def _engine_here() -> tuple[str, str]:
+    """Spark, unless it cannot run on this machine; and why not."""
+    try:
+        check_java("frankfurt")
+    except NoJavaError:
+        return NATIVE, ", since there is no PySpark with Java 17 here"
+    return SPARK, ""

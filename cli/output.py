@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import math
+import os
 import sys
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TextIO
 
@@ -15,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from cli.errors import CommandError
 from planner.errors import NarrowsError
 
 _WIDTH_MIN = 6
@@ -28,8 +33,8 @@ class OutputError(NarrowsError):
     """The rows cannot be written where they should go."""
 
 
-class OutputNameError(OutputError):
-    """The file that was asked for cannot be one of ours."""
+class OutputNameError(CommandError):
+    """Rows cannot go where they should, and that is known before there are any."""
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -37,10 +42,25 @@ def check_file(option: str, path: Path | None) -> None:
 
     Raises OutputNameError if not.
     """
-    if path is not None and not path.absolute().parent.is_dir():
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if not folder.is_dir():
         raise OutputNameError(f"{option} requires an existing folder; got {str(path)!r}")
-    if path is not None and path.is_dir():
+    if path.is_dir():
         raise OutputNameError(f"{option} requires a file; got the folder {str(path)!r}")
+    if not os.access(folder, os.W_OK | os.X_OK) or _is_read_only(folder):
+        raise OutputNameError(f"{option} requires a folder that may be written to; got {str(path)!r}")
+
+
+def _is_read_only(folder: Path) -> bool:
+    """Such as /proc, where even those who may do everything can make no file; only trying tells."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return False
+    except OSError as error:
+        # A disk that is full may have room by the time the rows come.
+        return error.errno not in (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_out(path: Path | None, form: str | None) -> None:
@@ -51,11 +71,15 @@ def check_out(path: Path | None, form: str | None) -> None:
     check_file("--out", path)
     if path is not None:
         _file_format(path, form)
+    elif sys.stdout is None:
+        raise OutputNameError("rows require an open standard output, or --out FILE; got a closed one")
 
 
 def _file_format(path: Path, form: str | None) -> str:
     form = form or FILE_FORMATS.get(path.suffix)
-    if form is None or form not in FILE_FORMATS.values():
+    if form == "table":
+        raise OutputNameError("--format table is for a terminal: --out requires csv or jsonl; got both")
+    if form is None:
         raise OutputNameError(f"--out requires a name ending in {', '.join(FILE_FORMATS)}; got {str(path)!r}")
     return form
 
@@ -80,9 +104,42 @@ def open_output(out: Path | None, form: str | None, schema: pa.Schema) -> Output
     if form == "none":
         return NoOutput()
     form = form or ("table" if sys.stdout.isatty() else "csv")
-    if form == "table":
-        return TableOutput(sys.stdout, schema)
-    return StreamOutput(sys.stdout.buffer, form, schema)
+    with _printing():
+        table = form == "table"
+        return PrintedOutput(
+            TableOutput(sys.stdout, schema) if table else StreamOutput(sys.stdout.buffer, form, schema)
+        )
+
+
+class PrintedOutput:
+    """Rows on standard output, which may be a full disk. That nobody reads on is no error here."""
+
+    safe_at_once = True
+
+    def __init__(self, output: TableOutput | StreamOutput) -> None:
+        self._output = output
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        with _printing():
+            self._output.write(rows)
+
+    def finish(self) -> None:
+        with _printing():
+            self._output.finish()
+
+    def abandon(self) -> None:
+        with suppress(OSError):
+            self._output.abandon()
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write rows to standard output: {error.strerror or error}") from None
 
 
 class NoOutput:
@@ -109,13 +166,14 @@ class TableOutput:
         self._stream = stream
         self._names = schema.names
         self._widths: list[int] = []
+        self._rule = "─" if _can_print(stream, "─") else "-"
 
     def write(self, rows: pa.RecordBatch) -> None:
         texts = [[_cell(value) for value in sayable(column).to_pylist()] for column in rows.columns]
         if not self._widths:
             self._widths = [_width(name, column) for name, column in zip(self._names, texts, strict=True)]
             self._line(self._names)
-            self._line(["─" * width for width in self._widths])
+            self._line([self._rule * width for width in self._widths])
         for row in zip(*texts, strict=True):
             self._line(list(row))
         self._stream.flush()
@@ -133,6 +191,14 @@ class TableOutput:
 
     def abandon(self) -> None:
         self._stream.flush()
+
+
+def _can_print(stream: TextIO, letter: str) -> bool:
+    try:
+        letter.encode(stream.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _cell(value: object) -> str:

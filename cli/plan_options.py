@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from node.rpc import control_pb2 as pb
 from planner.choose import Model, Search
-from planner.errors import PlanError
+from planner.errors import PlanError, QueryError
 from planner.model import Algorithm
 
 _PLAN_NAMES = ("auto", "ship-all")
@@ -40,6 +41,7 @@ def plan_request(options: argparse.Namespace, text: str, *, explained: bool = Fa
     if options.search is not None and (options.algorithm is not None or options.plan not in (None, "auto")):
         given = options.algorithm or options.plan
         raise PlanError(f"--search: required a plan that is to be chosen, got {given}, where nothing is")
+    _check_letters(text)
     request = pb.IssueRequest(text=text, policy=options.policy, explained=explained)
     request.algorithm, request.search, request.cost = options.algorithm or "", options.search or "", options.cost or ""
     if options.plan in _PLAN_NAMES:
@@ -47,6 +49,16 @@ def plan_request(options: argparse.Namespace, text: str, *, explained: bool = Fa
     elif options.plan is not None:
         request.plan_file = _read(options.plan)
     return request
+
+
+def _check_letters(text: str) -> None:
+    """Bytes that are no letters where this runs come as half characters, which cannot be sent."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        encoding = sys.getfilesystemencoding()
+        got = text[: error.start] + "?"
+        raise QueryError(f"the query requires text in {encoding}, as LANG or LC_ALL says; got {got!r}") from None
 
 
 def _read(name: str) -> str:

@@ -10,6 +10,11 @@ from rich.console import Console
 _EVERY_S = 1.0
 
 
+def rows_text(rows: int) -> str:
+    """So many rows, as people say it."""
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
 class LiveLine:
     """The line, on standard error."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from cli.cluster import LocalCluster, check_spark
 from cli.engine_option import with_engine
 from cli.follow import follow
 from cli.output import OutputError, check_file, check_out
-from cli.progress import LiveLine
+from cli.progress import LiveLine, rows_text
 from cli.stats import run_stats
 from node.config import ClusterConfig, load_cluster
 from node.core.effects import QueryState
@@ -38,6 +39,8 @@ class RunOptions:
     request: pb.IssueRequest
     at: str | None
     out: Path | None
+    #: How rows are printed, or written whatever the name of ``out``; None: as the name or the terminal says.
+    form: str | None
     stats: Path | None
     speed: float | None
     quiet: bool
@@ -58,7 +61,7 @@ def run(options: RunOptions) -> int:
         _say(console, issued.plan_text)
         for warning in issued.warnings:
             _say(console, f"narrows: {warning}")
-        line = LiveLine(console)
+        line = LiveLine(console if options.out is not None or not sys.stdout.isatty() else Console(quiet=True))
 
         def watch(_: pb.QueryInfo, rows: int) -> None:
             # Without this, the query would wait for ever for a site that has died.
@@ -66,8 +69,7 @@ def run(options: RunOptions) -> int:
             line.show(lambda: _progress(cluster, rows))
 
         try:
-            form = "none" if options.out is None else None
-            followed = follow(client, issued.query_id, options.out, form, watch, whole=True)
+            followed = follow(client, issued.query_id, options.out, options.form, watch, whole=True)
         except NarrowsError:
             cluster.blame()
             raise
@@ -75,7 +77,8 @@ def run(options: RunOptions) -> int:
             line.end()
         seconds = time.monotonic() - began
         if followed.detached:
-            raise RunError("stopped by Ctrl-C before every row was delivered")
+            _say(console, "stopped by Ctrl-C before every row was delivered")
+            raise KeyboardInterrupt
         if followed.info.state != QueryState.COMPLETED:
             raise RunError(f"the query {followed.info.state}: {followed.info.reason}")
         statuses = {site: other.status() for site, other in cluster.clients.items()}
@@ -87,8 +90,8 @@ def run(options: RunOptions) -> int:
         ]
     if options.stats is not None:
         _write_stats(options.stats, stats)
-    console.print(f"{followed.rows:,} rows in {seconds:.2f} s")
-    _warn_aside(console, statuses)
+    console.print(f"{rows_text(followed.rows)} in {seconds:.2f} s")
+    _warn_aside(console, statuses, config.late_dir)
     return 0
 
 
@@ -100,13 +103,13 @@ def _say(console: Console, text: str) -> None:
 def _check(config: ClusterConfig, options: RunOptions, home: str) -> None:
     """All that can be wrong, before the first process starts."""
     check_request(config, options.request, home)
-    check_out(options.out, None)
+    check_out(options.out, options.form)
     check_file("--stats", options.stats)
 
 
 def check_request(config: ClusterConfig, request: pb.IssueRequest, home: str) -> None:
     """Whether the query and the plan asked for can be had from the streams, and Spark, as they are on this machine."""
-    check_spark(config)
+    check_spark(config.sites)
     known = check_sources(config, [site.name for site in config.sites])
     if any(stream.spark is not None for site in config.sites for stream in site.streams):
         return  # what Spark reads only Spark knows, so the query's home checks the rest
@@ -125,14 +128,14 @@ def _write_stats(path: Path, stats: dict[str, object]) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _warn_aside(console: Console, statuses: dict[str, pb.StatusReply]) -> None:
+def _warn_aside(console: Console, statuses: dict[str, pb.StatusReply], late_dir: Path) -> None:
     for site, status in statuses.items():
         for stream in status.streams:
             if stream.aside:
-                console.print(
-                    f"{stream.aside:,} tuples of {stream.name} at {site} were late or without event time "
-                    f"and took no part: see late_dir, or raise the stream's lateness",
-                    highlight=False,
+                _say(
+                    console,
+                    f"{stream.aside:,} tuples of {stream.name} at {site} were late or without event time and took no "
+                    f"part: they are in {late_dir}; if its file is not in order of time, raise lateness",
                 )
 
 
