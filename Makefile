@@ -3,16 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 10000
+SECONDS ?= 600
+SEED ?= 1
 STAMP := $(VENV)/.setup-done
 
 .PHONY: setup demo test lint sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-spark proto clean help
 
 help:
-	@echo "make demo   three sites on this machine join orders with payments, each on its Spark"
+	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
 	@echo "ENGINE=native make demo   the same without Spark, and so without Java"
 	@echo "make test   lint, types and all tests"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
-	@echo "make chaos  ten minutes of faults on real daemons behind Toxiproxy"
+	@echo "make chaos  ten minutes of load and faults on real daemons behind Toxiproxy; SECONDS=, SEED=, ENGINE=spark"
 	@echo "make docs   the generated parts of docs/"
 	@echo "make mutants   bugs planted in the core, and which test notices each"
 	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
@@ -49,7 +51,7 @@ sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
 
 chaos: setup
-	NARROWS_CHAOS=600 $(BIN)/python -m pytest -v --durations=0 tests/chaos
+	$(BIN)/python -m tests.chaos --seconds $(SECONDS) --seed $(SEED) --engine $(or $(ENGINE),native)
 
 mutants: setup
 	$(BIN)/python -m tests.mutants
@@ -79,7 +81,7 @@ bench-spark: $(STAMP)-bench
 
 # Generated code is committed; a test checks that it is current.
 docs: setup
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.generate
 
 proto: setup
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/control.proto

@@ -121,9 +121,7 @@ def test_ctrl_c_detaches_and_the_query_can_be_listed_followed_and_dropped(tmp_pa
         query_id = issued(first)
         eventually("some rows are stored", lambda: rows_stored(daemons, query_id) > 50)
         first.signal(signal.SIGINT)
-        said = first.end().ok()
-        assert f"{query_id} goes on" in said.err
-        assert f"narrows follow {query_id}" in said.err
+        first.end().failed(130, f"{query_id} goes on", f"narrows follow {query_id}")
         listed = narrows("queries", "--config", config).ok().out
         assert query_id in listed
         assert "running" in listed
@@ -134,7 +132,7 @@ def test_ctrl_c_detaches_and_the_query_can_be_listed_followed_and_dropped(tmp_pa
         narrows("drop", "--config", config, query_id).ok()
         second.end().failed(1, query_id, "dropped")
         assert query_id not in narrows("queries", "--config", config).ok().out
-        narrows("follow", "--config", config, query_id).failed(1, "unknown query", query_id)
+        narrows("follow", "--config", config, query_id).failed(2, "unknown query", query_id)
         narrows("drop", "--config", config, "nowhere-1").failed(2, "nowhere-1")
     before = Counter(zip(*pq.read_table(out, columns=["a", "b"]).to_pydict().values(), strict=True))
     after = Counter(
@@ -305,7 +303,7 @@ def test_peers_of_another_cluster_or_another_tau_are_refused_with_the_reason(tmp
         text = eventually("both refusals are shown", shown) or ""
         assert "refused" in text
         assert "'else'" in text
-        narrows(*query(config, join)).failed(2, "beta cannot be reached", "tau in ms")
+        narrows(*query(config, join)).failed(1, "beta cannot be reached", "tau in ms")
 
 
 # -- daemons ----------------------------------------------------------------------------------
@@ -344,7 +342,7 @@ def test_a_site_that_is_not_there_is_named_by_status_queries_and_query(tmp_path:
         assert "running" in status.out
         assert "beta requires a running daemon" in status.out
         assert "beta" in narrows("queries", "--config", config).ok().err
-        narrows(*query(config, join)).failed(2, "site beta cannot be reached")
+        narrows(*query(config, join)).failed(1, "site beta cannot be reached")
         daemons.nodes["alpha"].signal(signal.SIGTERM)
         assert daemons.nodes["alpha"].end(15).code == 0
     assert not list((tmp_path / "tmp").glob("narrows-alpha-*")), "a daemon that stops takes its files with it"

@@ -15,14 +15,15 @@ from tests.e2e.harness import NARROWS, Said, environment, no_trace, write_cluste
 Command = Callable[[Path], tuple[str, ...]]
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_JAVA = (
-    "site alpha: Spark requires Java 17 or newer; none was found: install it (Debian, Ubuntu: apt-get install "
-    "openjdk-17-jre-headless; macOS: brew install openjdk@17; then set JAVA_HOME if java is not on the PATH), "
-    'or run this site without Spark: engine = "native" in cluster.toml, ENGINE=native for make demo'
+INSTALL = (
+    "install it (Debian, Ubuntu: apt-get install "
+    "openjdk-17-jre-headless; macOS: brew install openjdk@17; then set JAVA_HOME if java is not on the PATH)"
 )
+INSTEAD = 'or run without Spark: --engine native, or engine = "native" in cluster.toml, or ENGINE=native make demo'
+NO_JAVA = f"site alpha: Spark requires Java 17 or newer; none was found: {INSTALL}, {INSTEAD}"
 NO_PYSPARK = (
-    'site alpha: engine = "spark" requires the Python package pyspark; it is not installed: '
-    "pip install 'narrows-middleware[spark]', or set engine = \"native\""
+    "site alpha: Spark requires the Python package pyspark; it is not installed: "
+    f"pip install 'narrows-middleware[spark]', {INSTEAD}"
 )
 #: The command in an interpreter that finds no PySpark.
 WITHOUT_PYSPARK = (
@@ -74,9 +75,23 @@ def test_without_pyspark_a_command_says_what_to_install_and_ends_with_2(tmp_path
     assert said == Said(2, "", f"narrows: {NO_PYSPARK}\n")
 
 
-def test_a_java_home_without_java_is_none(tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_named_since_it_hides_one_on_the_path(tmp_path: Path) -> None:
     said = said_without_java((*NARROWS, *run_command(cluster_on_spark(tmp_path))), tmp_path, JAVA_HOME=str(tmp_path))
-    assert said == Said(2, "", f"narrows: {NO_JAVA}\n")
+    assert said == Said(
+        2, "", f"narrows: {NO_JAVA.replace('none was found', f'JAVA_HOME is {tmp_path}, where there is no bin/java')}\n"
+    )
+
+
+@pytest.mark.parametrize("command", [run_command, node_command])
+def test_a_site_with_a_stream_that_spark_reads_is_not_told_to_change_its_engine(
+    tmp_path: Path, command: Command
+) -> None:
+    config = cluster_on_spark(tmp_path)
+    spark = '[site.alpha.stream.live]\nspark = { format = "rate" }\nts = "timestamp"\n'
+    config.write_text(config.read_text().replace('engine = "spark"', 'engine = "native"') + spark)
+    said = said_without_java((*NARROWS, *command(config)), tmp_path)
+    said.failed(2, INSTALL, "or replay files instead: Spark reads live there, whatever the engine")
+    assert "native" not in said.err
 
 
 def test_a_java_that_is_too_old_is_named(tmp_path: Path) -> None:
