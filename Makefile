@@ -45,7 +45,7 @@ lint: setup
 
 # Three at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
 test: lint
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)

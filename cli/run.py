@@ -54,6 +54,14 @@ def run(options: RunOptions) -> int:
     home = config.site(options.at).name if options.at else config.sites[0].name
     _check(config, options, home)
     console = Console(stderr=True, quiet=options.quiet)
+    try:
+        return _run(config, home, options, console)
+    except KeyboardInterrupt:
+        _say(console, "stopped by Ctrl-C before every row was delivered")
+        raise
+
+
+def _run(config: ClusterConfig, home: str, options: RunOptions, console: Console) -> int:
     with LocalCluster(config, options.speed, lambda news: _say(console, news), options.engine) as cluster:
         client = cluster.clients[home]
         began = time.monotonic()
@@ -77,7 +85,6 @@ def run(options: RunOptions) -> int:
             line.end()
         seconds = time.monotonic() - began
         if followed.detached:
-            _say(console, "stopped by Ctrl-C before every row was delivered")
             raise KeyboardInterrupt
         if followed.info.state != QueryState.COMPLETED:
             raise RunError(f"the query {followed.info.state}: {followed.info.reason}")
