@@ -43,9 +43,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Three at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
+# Four at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
 test: lint
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)

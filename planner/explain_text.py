@@ -212,7 +212,7 @@ def _more(cost: float, chosen: float) -> str:
 
 def _times(expected: float, found: float) -> str:
     if expected <= 0:
-        return "" if found <= 0 else "not expected"
+        return "" if found <= 0 else "new"
     return f"x {found / expected:.2f}"
 
 

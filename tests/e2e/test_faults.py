@@ -261,7 +261,6 @@ def test_a_slow_link_delivers_the_same_rows(tmp_path: Path) -> None:
 #: it sends as it likes: measured on a busy machine, we counted up to 2.6 percent too little.
 ON_THE_WIRE = [
     (SP_S, 5_000, None, 0, 0.02),
-    (SP_D, 300, "5", 0, 0.02),
     (SM_S2, 200, "4", 50, 0.02),
     (SM_S2, 200, "4", 0, 0.04),
 ]

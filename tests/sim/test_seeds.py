@@ -11,7 +11,7 @@ import pytest
 from tests.sim.check import check_seed
 from tests.sim.many import totals_of
 
-SEEDS = 200
+SEEDS = 150
 
 
 def test_every_seed_delivers_exactly_what_the_oracle_says() -> None:

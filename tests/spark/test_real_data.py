@@ -72,7 +72,6 @@ def rows_of(client: Client, query_id: str, folder: Path) -> pa.Table:
 @pytest.mark.parametrize(
     ("name", "query_id", "plan"),
     [
-        ("wc98_day50", "obj_2way_5s", ("--algorithm", "a=SM-S2,b=SM-D1")),
         ("lorawan_sainteynard", "frame_4way_250ms", ("--plan", "auto")),
     ],
 )
