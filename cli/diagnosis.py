@@ -176,9 +176,9 @@ def _restarting_sparks(cluster: _Cluster) -> Iterator[str]:
 
 
 def _links(cluster: _Cluster) -> Iterator[str]:
-    """Of each link the worst that can be said; what a silent site explains is said with it."""
+    """Of each link the worst, what is now before what was lately; what a silent site explains is said with it."""
     seen = [link for link in cluster.links if not set(link.sites) & set(cluster.silent)]
-    for tell in (_down, _unheard, _flapping, _behind, _far):
+    for tell in (_down, _unheard, _behind, _far, _flapping):
         told = [(link, line) for link in seen if (line := tell(cluster, link))]
         yield from (line for _, line in told)
         seen = [link for link in seen if all(link is not other for other, _ in told)]
@@ -232,8 +232,9 @@ def _behind(cluster: _Cluster, link: _Link) -> str:
         else "none of it was acknowledged in the last seconds"
     )
     return (
-        f"link {link.name} is saturated from {site} to {end.peer}: {size_text(end.backlog_bytes)} wait, the oldest for "
-        f"{_span(end.behind_seconds)}; {pace}{_effect(cluster, link)}"
+        f"link {link.name} is saturated from {site} to {end.peer}{_often(link)}: "
+        f"{size_text(end.backlog_bytes)} wait, the oldest for {_span(end.behind_seconds)}; "
+        f"{pace}{_effect(cluster, link)}"
     )
 
 
@@ -243,7 +244,7 @@ def _far(cluster: _Cluster, link: _Link) -> str:
         return ""
     end = max(far, key=lambda end: end.rtt_us)
     return (
-        f"link {link.name} is slow: a round trip takes {end.rtt_us / 1000:,.0f} ms, "
+        f"link {link.name} is slow{_often(link)}: a round trip takes {end.rtt_us / 1000:,.0f} ms, "
         f"at best it was {end.rtt_us_least / 1000:,.0f} ms{_later(cluster, link)}"
     )
 

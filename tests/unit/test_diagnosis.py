@@ -112,6 +112,14 @@ def test_silence_lost_connections_saturation_and_distance_of_links() -> None:
     )
 
 
+def test_what_a_link_does_now_is_not_hidden_by_what_it_did_lately() -> None:
+    slow = link("beta", behind_seconds=9.0, backlog_bytes=900_000, delivered_per_s=8_000.0, reconnects_lately=3)
+    (line,) = said(alpha=alpha(slow, link("gamma")))
+    assert "is saturated from alpha to beta, lost 3 times in the last minute: 900.0 kB wait" in line
+    (line,) = said(alpha=alpha(link("beta", rtt_us=1_640_000, reconnects_lately=4), link("gamma")))
+    assert "link alpha-beta is slow, lost 4 times in the last minute: a round trip takes 1,640 ms" in line
+
+
 def test_what_links_do_all_the_time_is_not_said() -> None:
     busy = link(
         "beta", behind_seconds=3.0, backlog_bytes=10**7, silent_seconds=4.5, reconnects_lately=1, rtt_us=300_000
