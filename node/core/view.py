@@ -1,17 +1,21 @@
-"""A stream as one query sees it: needed columns only, renamed, with event time in the query's unit."""
+"""A stream as a query, or a copy, sees it: the rows that pass a filter, needed columns only.
+
+Many queries look at one batch: what they have in common is computed once.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
+from node.core.arrangements.reach import Reach
 from node.core.engine import TS
 from node.core.errors import QueryFailedError, invariant
 from node.core.evaluate import holds
+from node.core.hashing import I64
 from node.core.payload import take_batch
-from node.core.sealer import Batch, Times
-from node.core.ticks import tick_start
-from planner.model import JoinQuery
+from node.core.ticks import Span
+from planner.model import Expr, JoinQuery
 
 
 class TimeOverflowError(QueryFailedError):
@@ -19,47 +23,76 @@ class TimeOverflowError(QueryFailedError):
 
 
 def view_schema(query: JoinQuery, alias: str) -> pa.Schema:
-    """Columns of a view: the event time, then ``alias.column`` for each needed column."""
+    """Columns of a carry that has only its head: the event time, then ``alias.column`` for each needed column."""
     schema = query.ref(alias).stream.schema
     columns = [pa.field(f"{alias}.{name}", schema.field(name).type) for name in query.needed_columns(alias)]
     return pa.schema([pa.field(TS, pa.int64()), *columns])
 
 
+class SealedRows:
+    """The tuples of a span of ticks, of a local stream or of a full copy, for all who look at them."""
+
+    def __init__(self, stream: str, span: Span, rows: pa.RecordBatch, ts: I64, first: int, sealed_at_us: int) -> None:
+        """``ts`` is the event time of each row, ascending, in the stream's unit; ``first`` the first row's number."""
+        self.stream = stream
+        self.span = span
+        self.rows = rows
+        self.ts = ts
+        self.first = first
+        self.sealed_at_us = sealed_at_us
+        self._passing: dict[Expr, I64] = {}
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    def passing(self, condition: Expr | None, from_ts: int) -> I64:
+        """The places of the rows from an event time on that pass a filter, whose columns the stream's name qualifies."""
+        skip = int(np.searchsorted(self.ts, from_ts)) if len(self.ts) and self.ts[0] < from_ts else 0
+        if condition is None:
+            return np.arange(skip, len(self.ts))
+        if condition not in self._passing:
+            named = self.rows.rename_columns([f"{self.stream}.{name}" for name in self.rows.schema.names])
+            self._passing[condition] = np.flatnonzero(holds(condition, named)) if len(self) else np.empty(0, np.int64)
+        places = self._passing[condition]
+        return places[np.searchsorted(places, skip) :] if skip else places
+
+    def select(self, condition: Expr | None, from_ts: int, names: tuple[str, ...]) -> tuple[pa.RecordBatch, I64]:
+        """Those rows, of the named columns, and their event times."""
+        rows = self.rows.select(list(names))
+        places = self.passing(condition, from_ts)
+        if len(places) == len(self):
+            return rows, self.ts
+        if condition is None:
+            return rows.slice(len(self) - len(places)), self.ts[places]
+        return take_batch(rows, places), self.ts[places]
+
+
 class View:
-    """Turns the batches of a stream into the rows of one query's alias, from the query's first tick on."""
+    """Turns sealed rows into the carries of one query's alias, from the query's first tick on."""
 
-    def __init__(self, query: JoinQuery, alias: str, tau_ms: int, first_tick: int) -> None:
-        ref = query.ref(alias)
-        self._stream = ref.stream.name
-        self._names = query.needed_columns(alias)
-        self._scale = query.unit // ref.stream.unit
-        self._start_ts = tick_start(first_tick, tau_ms * ref.stream.unit)
-        self.schema = view_schema(query, alias)
-        self._where = ref.where
-        self._alias = alias
+    def __init__(self, query: JoinQuery, reach: Reach, first_ts: int) -> None:
+        self._reach = reach
+        self._names = query.needed_columns(reach.alias)
+        self._first_ts = first_ts
+        self.schema = view_schema(query, reach.alias)
 
-    def rows(self, batch: Batch) -> pa.RecordBatch:
-        """The rows of ``batch`` that the query is about.
+    def rows(self, sealed: SealedRows) -> pa.RecordBatch:
+        """The carry rows of a batch.
 
         Raises TimeOverflowError when an event time is too large for the query's unit.
         """
-        skip = int(np.searchsorted(batch.ts, self._start_ts, side="left"))
-        ts, tuples = batch.ts[skip:], batch.rows.slice(skip)
-        if self._where is not None and tuples.num_rows:
-            named = tuples.rename_columns([f"{self._alias}.{name}" for name in tuples.schema.names])
-            passed = np.flatnonzero(holds(self._where, named))
-            ts, tuples = ts[passed], take_batch(tuples.select(self._names), passed)
-        columns = [tuples.column(name) for name in self._names]
-        return pa.RecordBatch.from_arrays([pa.array(self._scaled(ts)), *columns], schema=self.schema)
+        tuples, ts = sealed.select(self._reach.filter, self._first_ts, self._names)
+        return pa.RecordBatch.from_arrays([pa.array(self._scaled(ts)), *tuples.columns], schema=self.schema)
 
-    def _scaled(self, ts: Times) -> Times:
-        if self._scale == 1 or not len(ts):
+    def _scaled(self, ts: I64) -> I64:
+        scale = self._reach.scale
+        if scale == 1 or not len(ts):
             return ts
-        invariant(self._scale > 1, "view: the query's unit is the finest of its streams'")
-        largest = 2**62 // self._scale
+        invariant(scale > 1, "view: the query's unit is the finest of its streams'")
+        largest = 2**62 // scale
         if ts[0] <= -largest or ts[-1] >= largest:
             raise TimeOverflowError(
-                f"stream {self._stream} requires event times within {largest} of zero, because another stream of "
-                f"the query has a finer time unit; got {ts[0]} to {ts[-1]}"
+                f"stream {self._reach.stream} requires event times within {largest} of zero, because another stream "
+                f"of the query has a finer time unit; got {ts[0]} to {ts[-1]}"
             )
-        return ts * self._scale
+        return ts * scale

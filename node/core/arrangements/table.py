@@ -1,0 +1,187 @@
+"""The rows of a local stream, or of a full copy of one, kept once for all queries, with an index for each choice of keys.
+
+Rows are known by their numbers, which rise with event time. So whatever a query's window is, what a row sees is a
+range of numbers, and queries with different windows, filters and select lists share one index.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from node.core.arrangements.lease import Lease
+from node.core.arrangements.ordinals import Ordinals, Passing
+from node.core.arrangements.progress import Progress
+from node.core.arrangements.reach import Reach
+from node.core.engine import POSITION, Append, CloseIndex, CloseTable, Expire, OpenIndex, OpenTable
+from node.core.hashing import I64
+from node.core.queries.waiting import Waiting
+from node.core.ticks import TICK_END, TICK_MIN
+from node.core.view import SealedRows
+from node.core.work import Work
+from planner.model import Expr
+
+
+class RowTable:
+    """``schema`` has the columns of the stream, or those that the copy has, by the stream's names for them."""
+
+    def __init__(self, work: Work, name: str, schema: pa.Schema, tau: int, frontier: int, first: int = 0) -> None:
+        self.name = name
+        self.schema = pa.schema([pa.field(field.name, field.type) for field in schema])
+        #: The filter that its rows have passed; None if they are all there.
+        self.filter: Expr | None = None
+        self.progress = Progress(name, tau, frontier)
+        self.leases: list[Lease] = []
+        #: Rows before this number may be gone.
+        self.kept_from = first
+        self._work = work
+        self._ordinals = Ordinals(first, self.progress.sealed_ts)
+        #: Questions under way, and the first number that their answers may have: from there on nothing is forgotten.
+        self._holds: dict[int, int] = {}
+        self._passing: dict[Expr, Passing] = {}
+        self._indexes: dict[tuple[str, ...], int] = {}
+
+    @property
+    def frontier(self) -> int:
+        return self.progress.frontier
+
+    @property
+    def nbytes(self) -> int:
+        """Memory beside that of the engine."""
+        return self._ordinals.nbytes + sum(passing.nbytes for passing in self._passing.values())
+
+    @property
+    def keys(self) -> list[tuple[str, ...]]:
+        """The keys of its indexes."""
+        return list(self._indexes)
+
+    # -- leases -------------------------------------------------------------------------------
+
+    def lease(self, lease: Lease) -> None:
+        """Keep for a query what it can ask for from now on."""
+        self.leases.append(lease)
+        if lease.reach.count is not None and lease.reach.filter is not None:
+            self._passing.setdefault(lease.reach.filter, Passing(self.progress.sealed_ts))
+        if lease.keys is None:
+            return
+        if not self._indexes:
+            # While nobody looks, no rows are kept.
+            self.kept_from = self._ordinals.end
+            position = pa.field(POSITION, pa.int64())
+            self._work.run(OpenTable(self.name, pa.schema([position, *self.schema])))
+        if lease.keys not in self._indexes:
+            self._work.run(OpenIndex(self.name, lease.keys))
+        self._indexes[lease.keys] = self._indexes.get(lease.keys, 0) + 1
+
+    def release(self, lease: Lease) -> None:
+        """A query lets go."""
+        self.leases.remove(lease)
+        self.progress.cancel(lease.query_id)
+        if lease.keys is not None:
+            self._drop_index(lease.keys)
+        counted = {other.reach.filter for other in self.leases if other.reach.count is not None}
+        self._passing = {filter_: passing for filter_, passing in self._passing.items() if filter_ in counted}
+
+    def _drop_index(self, keys: tuple[str, ...]) -> None:
+        self._indexes[keys] -= 1
+        if self._indexes[keys]:
+            return
+        del self._indexes[keys]
+        self._work.run(CloseIndex(self.name, keys) if self._indexes else CloseTable(self.name))
+
+    def reaches_back_to(self, tick_ts: int, reach: Reach) -> bool:
+        """Whether a query that sees what is from this event time on finds all of it here."""
+        passing = self._passing.get(reach.filter) if reach.count is not None and reach.filter is not None else None
+        if passing is not None and passing.known_from > tick_ts:
+            return False
+        return self.kept_from <= self._ordinals.rank_one(tick_ts) and self._ordinals.known_from <= tick_ts
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def take(self, sealed: SealedRows) -> None:
+        """The next batch."""
+        self.progress.seal(sealed.span.first, sealed.span.end)
+        first = self._ordinals.append(sealed.ts)
+        for condition, passing in self._passing.items():
+            passing.append(sealed.passing(condition, TICK_MIN) + first)
+        if self._indexes and len(sealed):
+            numbers = pa.array(np.arange(first, first + len(sealed)))
+            rows = pa.RecordBatch.from_arrays(
+                [numbers, *(sealed.rows.column(name) for name in self.schema.names)],
+                names=[POSITION, *self.schema.names],
+            )
+            self._work.run(Append(self.name, rows))
+
+    def release_waiting(self) -> list[Waiting]:
+        """Walks that may look now."""
+        return self.progress.release()
+
+    def settle(self) -> None:
+        """Forget what nobody can ask for any more."""
+        if any(lease.frozen for lease in self.leases):
+            return
+        before = self._needed_from()
+        if before <= self._ordinals.first and before <= self.kept_from:
+            return
+        self._ordinals.forget_before(before)
+        for passing in self._passing.values():
+            passing.forget_before(before)
+        if self._indexes and before > self.kept_from:
+            self.kept_from = before
+            self._work.run(Expire(self.name, before))
+
+    def _needed_from(self) -> int:
+        looking = [lease for lease in self.leases if lease.keys is not None]
+        by_time = [lease.needed_ts(self.progress) for lease in looking if lease.reach.count is None]
+        found = [self._ordinals.end]
+        if by_time:
+            found.append(self._number_at(min(by_time)))
+        for lease in looking:
+            if lease.reach.count is not None:
+                at = self._number_at(lease.passed_ts(self.progress))
+                found.append(int(self._back(lease.reach, np.array([at], np.int64))[0]))
+        return min([*found, *self._holds.values()])
+
+    def hold(self, op_id: int, low: int) -> None:
+        """A question is under way whose answer may have numbers from ``low`` on: they are not forgotten meanwhile."""
+        self._holds[op_id] = low
+
+    def unhold(self, op_id: int) -> None:
+        """It was answered, or nobody wants the answer."""
+        self._holds.pop(op_id, None)
+
+    def _number_at(self, ts: int) -> int:
+        return self._ordinals.end if ts >= TICK_END else self._ordinals.rank_one(ts)
+
+    # -- what a row sees ----------------------------------------------------------------------
+
+    def bounds(self, lease: Lease, ts: I64, include_ties: bool) -> tuple[I64, I64]:
+        """For rows at these times (query's unit) the numbers [low, high) that they see."""
+        low_ts, high_ts = lease.reach.times(ts, include_ties)
+        high = self._ordinals.rank(high_ts)
+        if lease.reach.count is None:
+            return self._ordinals.rank(np.maximum(low_ts, lease.first_ts)), high
+        return np.maximum(self._back(lease.reach, high), self._ordinals.rank_one(lease.first_ts)), high
+
+    def _back(self, reach: Reach, numbers: I64) -> I64:
+        assert reach.count is not None
+        if reach.filter is None or reach.filter == self.filter:
+            return numbers - reach.count
+        return self._passing[reach.filter].back(numbers, reach.count)
+
+    def visible(self, lease: Lease, low_ts: int, high_ts: int, include_ties: bool) -> tuple[int, int]:
+        """Everything that rows from ``low_ts`` to ``high_ts`` (query's unit) see has a number in [low, high)."""
+        low, high = self.bounds(lease, np.array([low_ts, high_ts], np.int64), include_ties)
+        return int(low[0]), int(high[1])
+
+    def has_forgotten(self, lease: Lease, low_ts: int, include_ties: bool) -> bool:
+        """Whether rows at ``low_ts`` could see what is gone; possible under policy delta alone."""
+        low_times, _ = lease.reach.times(np.array([low_ts], np.int64), include_ties)
+        low = max(int(low_times[0]), lease.first_ts)
+        if lease.reach.count is None:
+            return low < self._ordinals.known_from
+        return self.visible(lease, low_ts, low_ts, include_ties)[0] < self.kept_from
+
+    def times_of(self, numbers: I64) -> I64:
+        """Event times of rows that were found."""
+        return self._ordinals.times(numbers)

@@ -1,0 +1,1 @@
+"""The queries that a site takes part in, and the walks of their heads' batches."""
