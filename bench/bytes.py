@@ -31,7 +31,7 @@ from bench.sites import LEAD_MS, SITES, START_MS, BenchError, Chunk, Sites
 from bench.tally import TallyEngine
 from node.core.compression import Compressor
 from node.core.rows import encode_rows
-from planner.model import Algorithm
+from planner.algorithms import PLAIN, Algorithm
 
 RESULTS = Path("bench/results")
 RATES = (0.01, 0.05, 0.2, 0.6, 0.95)
@@ -92,11 +92,11 @@ class Measured:
         return sum(self.bytes_by[algorithm].values())
 
     def relative(self, algorithm: str) -> float:
-        return self.total(algorithm) / self.total(Algorithm.SP_D)
+        return self.total(algorithm) / self.total(PLAIN)
 
     @property
     def bound(self) -> float:
-        return self.bound_bytes / self.total(Algorithm.SP_D)
+        return self.bound_bytes / self.total(PLAIN)
 
     def by_kind(self, algorithm: str) -> dict[str, int]:
         kinds: dict[str, int] = {}

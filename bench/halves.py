@@ -30,7 +30,7 @@ import pyarrow as pa
 from bench.records import KeyPlan, Stream, matches_of, pair_of_streams
 from bench.sites import LEAD_MS, SITES, START_MS, BenchError, Chunk, Outcome, Sites
 from node.engine.native import NativeEngine
-from planner.model import Algorithm
+from planner.algorithms import PLAIN, Algorithm, CopyKind
 
 RESULTS = Path("bench/results")
 WINDOWS = (1_000, 10_000, 100_000, 1_000_000, 5_000_000)
@@ -44,7 +44,7 @@ STRETCHES, STRETCH_TICKS = 3, 20
 PARTS = (("source", "core"), ("source", "engine"), ("destination", "core"), ("destination", "engine"))
 _SITES = {"source": "a", "destination": "b"}
 #: Their copies hold what walks of the past asked for, so these walks have to happen.
-_REMEMBERING = (Algorithm.SM_S1, Algorithm.SM_S2)
+_REMEMBERING = tuple(each for each in Algorithm if each.spec.copy in (CopyKind.REDUCED, CopyKind.MIXED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def measure(data: Data, window: int, algorithm: Algorithm) -> Cost:
         f"SELECT a.number AS an, b.number AS bn FROM a [RANGE {HEAD_WINDOW_MS} MS] AS a "
         f"JOIN b [RANGE {data.window_ms} MS] AS b ON a.key = b.key"
     )
-    outcome = sites.run(query, {"a": algorithm, "b": Algorithm.SP_D})
+    outcome = sites.run(query, {"a": algorithm, "b": PLAIN})
     expected = matches_of(streams, HEAD_WINDOW_MS, data.window_ms).rows
     if outcome.rows != expected:
         raise BenchError(f"{algorithm} with a window of {window:,} requires {expected:,} rows; got {outcome.rows:,}")

@@ -20,8 +20,8 @@ import numpy as np
 from bench.planner_cases import TOPOLOGIES, paper_case, wire_case
 from planner.choose import Options, Search, choose
 from planner.cost import Objective, Space
-from planner.cost_paper import PaperSystem
 from planner.cost_wire import WireSpace
+from planner.paper import PaperSystem
 from planner.search import NONE_FREE, HeadSearch, exhaustive, greedy, optimal
 from planner.search_tree import best_tree
 

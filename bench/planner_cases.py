@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from planner.cost_paper import PaperSpace, PaperStream, PaperSystem
+from planner.cost_paper import PaperSpace, PaperStream
 from planner.graph import closure
 from planner.model import (
     ColumnRef,
@@ -20,6 +20,7 @@ from planner.model import (
     StreamRef,
     TimeUnit,
 )
+from planner.paper import PaperSystem
 from planner.sketches import key_choices, sketch_of
 from planner.stats import LinkStats, Statistics, StreamProfile
 

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from bench.generate import sentences, vocabulary
 from demo.ports import free_ports
+from planner.algorithms import CopyKind
 from planner.cost import ReplicaKey
 from planner.model import Algorithm
 
@@ -185,7 +186,7 @@ def analyze(case: Case) -> list[tuple[float, float]]:
 
 
 def _copy_name(copy: Mapping[str, Any]) -> str:
-    return str(ReplicaKey(copy["kind"], copy["alias"], tuple(copy["keys"]), copy["holder"]))
+    return str(ReplicaKey(CopyKind(copy["kind"]), copy["alias"], tuple(copy["keys"]), copy["holder"]))
 
 
 @dataclass(frozen=True)

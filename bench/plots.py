@@ -11,9 +11,9 @@ import matplotlib.pyplot as plt
 from bench.bytes import Measured
 from bench.halves import Cost
 from bench.plot_style import at, finish, plain
-from planner.model import Algorithm
+from planner.algorithms import PLAIN, Algorithm
 
-MARKS = dict(zip(Algorithm, "sov^Dx", strict=True))
+MARKS = dict(zip(Algorithm, "sov^DxP*<>", strict=False))
 
 
 def plot_bytes(items: Sequence[Measured], path: Path) -> None:
@@ -29,7 +29,7 @@ def plot_bytes(items: Sequence[Measured], path: Path) -> None:
         for name, mark in MARKS.items():
             values = [item.relative(name) for item in cells]
             # SP-S and SP-D send the same: dashes let the one below be seen.
-            dashes = (0, (4, 4)) if name is Algorithm.SP_D else "solid"
+            dashes = (0, (4, 4)) if name is PLAIN else "solid"
             panel.plot(rates, values, marker=mark, markersize=4, linewidth=1.2, linestyle=dashes, label=str(name))
         panel.plot(rates, [item.bound for item in cells], "k:", linewidth=1.2, label="lower bound")
         panel.set(xscale="log", yscale="log", title=f"{width:,} bytes, {distinct:,} keys")

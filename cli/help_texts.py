@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.model import Algorithm
+from planner.algorithms import SPECS
 
 WHAT_IT_IS = """\
 Joins data streams that live at different sites while shipping as little as
@@ -22,16 +22,9 @@ exit codes:
   2 the command, the configuration or the query is not right; nothing was started
 """
 
-#: One line each: what crosses the link when the rows of the head ("here") look for the other stream ("there").
-ALGORITHMS = {
-    Algorithm.SP_S: "keep a full copy of the window here, join here",
-    Algorithm.SP_D: "ship the rows there, join there",
-    Algorithm.SM_S1: "ship keys, get back matching tuples not shipped before, join here",
-    Algorithm.SM_S2: "keep all keys here, fetch the tuples of keys that match, join here",
-    Algorithm.SM_D1: "keep all keys here, ship only rows that can match, join there",
-    Algorithm.SM_D2: "ship keys, get back which match, ship those rows, join there",
-}
-_CHOICES = "\n".join(f"  {algorithm.value:6} {what}" for algorithm, what in ALGORITHMS.items())
+_CHOICES = "\n".join(
+    f"  {algorithm.value:6} {spec.words.summary}, join {spec.joined}" for algorithm, spec in SPECS.items()
+)
 PLAN_CHOICES = f"""
 algorithms: a tuple of one stream, here, looks for tuples of the other, there:
 {_CHOICES}

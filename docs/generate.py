@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from docs import sql_functions
@@ -14,13 +15,17 @@ from docs.drawn.timeline import cut_svg, run_svg, three_svg
 from docs.drawn.winners import kinds_svg, read_grid, winners_svg, winners_table
 from node.config.keys import TABLES, Key
 from planner import functions
-from planner.model import Algorithm
+from planner.algorithms import SPECS, Algorithm
 
 FOLDER = Path(__file__).resolve().parent
 _MEASURED = FOLDER.parent / "bench" / "results" / "bytes.csv"
 _MARK = "<!-- made from the code by make docs; what follows is not edited by hand -->\n"
 _MEASURED_MARK = "<!-- measured: made by make docs -->\n"
+_TABLE_MARK = "<!-- table of algorithms: made by make docs -->\n"
+_EACH_MARK = "<!-- each algorithm: made by make docs -->\n"
 _END_MARK = "<!-- end -->\n"
+#: Letters on a line of a page.
+_LINE = 128
 
 _ABOUT_SETTINGS = """\
 Made from the code by `make docs`. A key that is not here is refused, and so is a value that does not fit: all
@@ -56,10 +61,12 @@ latency = "45ms"
 def generated() -> dict[Path, str]:
     """Every file that is made, or has a part that is made, from the code."""
     sql_page, algorithms_page = FOLDER / "sql.md", FOLDER / "algorithms.md"
+    readme = FOLDER.parent / "README.md"
     found = {
         FOLDER / "configuration.md": configuration(),
         sql_page: sql(sql_page.read_text()),
         algorithms_page: algorithms(algorithms_page.read_text()),
+        readme: _with_part(readme.read_text(), "  " + _TABLE_MARK, _names_table(), "  "),
     }
     return found | {FOLDER / "pictures" / f"{name}.svg": picture for name, picture in pictures().items()}
 
@@ -129,10 +136,51 @@ def sql(text: str) -> str:
 
 
 def algorithms(text: str) -> str:
-    """algorithms.md with its table of measured figures made anew."""
-    before, begin, rest = text.partition(_MEASURED_MARK)
-    _, end, after = rest.partition(_END_MARK)
-    return f"{before}{begin}\n{winners_table(read_grid(_MEASURED))}\n\n{end}{after}"
+    """algorithms.md with its table of algorithms, what is said of each, and the measured figures made anew."""
+    text = _with_part(text, _TABLE_MARK, _algorithms_table())
+    text = _with_part(text, _EACH_MARK, "\n\n".join(map(_section, Algorithm)))
+    return _with_part(text, _MEASURED_MARK, winners_table(read_grid(_MEASURED)))
+
+
+def _with_part(text: str, mark: str, part: str, indent: str = "") -> str:
+    """The text with what stands between a mark and its end made anew."""
+    before, begin, rest = text.partition(mark)
+    _, end, after = rest.partition(indent + _END_MARK)
+    return f"{before}{begin}\n{textwrap.indent(part, indent)}\n\n{end}{after}"
+
+
+def _names_table() -> str:
+    """What a reader of the README needs to choose one."""
+    rows = ["| name | what crosses the link | joined |", "|---|---|---|"]
+    rows += [f"| `{each.value}` | {spec.words.summary} | {spec.joined} |" for each, spec in SPECS.items()]
+    return "\n".join(rows)
+
+
+def _algorithms_table() -> str:
+    heads = ["", "messages of a walk", "kept at A", "kept at B", "sync each tick", "joined at", "wins when"]
+    rows = [heads, ["---"] * len(heads)]
+    for algorithm, spec in SPECS.items():
+        words, joined = spec.words, "A" if spec.at_source else "B"
+        name = f"[{algorithm.value}](#{anchor(_title(algorithm))})"
+        rows.append([name, words.messages, words.kept_here, words.kept_there, words.synced, joined, words.wins])
+    return "\n".join(_row(cells) for cells in rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    if cells[0] == "---":
+        return f"|{'|'.join(cells)}|"
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+
+
+def _title(algorithm: Algorithm) -> str:
+    return f"{algorithm.value}: {algorithm.spec.words.title}"
+
+
+def _section(algorithm: Algorithm) -> str:
+    """A heading, the picture, and a paragraph."""
+    name, about = algorithm.value, algorithm.spec.words.about
+    picture = f"![{name}: what crosses the link](pictures/{name.lower()}.svg)"
+    return f"## {_title(algorithm)}\n\n{picture}\n\n{textwrap.fill(about, _LINE)}"
 
 
 def main() -> None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from planner.cost import Objective, PlanEstimate, Space
-from planner.cost_paper import PaperSpace, PaperStream, PaperSystem
+from planner.cost_paper import PaperSpace, PaperStream
 from planner.cost_wire import WireSpace
 from planner.estimate_plan import plan_estimate
 from planner.model import FRONTIER_POLICY, Algorithm, JoinQuery, Plan, Policy
+from planner.paper import PaperSystem
 from planner.plans import forced_plan, ship_all_plan
 from planner.search import NONE_FREE, Found, HeadSearch, exhaustive, greedy, optimal
 from planner.search_joint import found_of, improved

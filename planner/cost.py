@@ -11,19 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from planner.model import Algorithm, Plan
-
-
-class Kind(StrEnum):
-    """Under which heading bytes are counted; the same names as in the ledger of a link."""
-
-    KEYS = "keys"
-    KEY_ANSWERS = "key_answers"
-    TUPLES = "tuples"
-    SYNC = "sync"
-    RESULTS = "results"
-    CONTROL = "control"
-    FRAMING = "framing"
+from planner.algorithms import Algorithm, CopyKind
+from planner.kinds import Kind
+from planner.model import Plan
 
 
 class Objective(StrEnum):
@@ -51,7 +41,7 @@ class Flow:
 class ReplicaKey:
     """A copy of a stream's window that several steps may share. A full copy has no keys."""
 
-    kind: str
+    kind: CopyKind
     alias: str
     keys: tuple[str, ...]
     holder: str

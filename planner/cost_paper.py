@@ -1,13 +1,13 @@
-"""The cost formulas of Tran & Lee, Appendix B: execution time per second, of processors and links together.
+"""The cost model of Tran & Lee, Appendix B: execution time per second, of processors and links together.
 
-To the letter, with these readings of what is printed. ``k`` and ``m``, the distinct keys of x tuples out of d
-values, are ``d (1 - (1 - 1/d)^x)``. ``c_i`` is the cost of inserting a tuple. The vector of counts is left
-out, as there. In SM-S2 the pushed full tuples are inside ``S(...)``: printed outside, bytes would be added to
-seconds. The constant that SM-S1 ships is an expiry count of 4 bytes. A stream has one selectivity factor,
-and each edge its own pair of attributes; several edges at once multiply. Steps within a site ship nothing.
-The carry after a step has the rate ``r w rho`` (Sect. 4.1) with ``rho`` the smaller of the two factors, as one
-stream's values are a subset of the other's, and its rows are as wide as all tuples in them. Rows are not
-brought to a sink, and a replica is paid by each step that uses it: that too is as printed.
+The formulas (``planner.algorithms``) are to the letter, with these readings of what is printed. ``k`` and ``m``,
+the distinct keys of x tuples out of d values, are ``d (1 - (1 - 1/d)^x)``. ``c_i`` is the cost of inserting a
+tuple. The vector of counts is left out, as there. In SM-S2 the pushed full tuples are inside ``S(...)``: printed
+outside, bytes would be added to seconds. The constant that SM-S1 ships is an expiry count of 4 bytes. A stream has
+one selectivity factor, and each edge its own pair of attributes; several edges at once multiply. Steps within a
+site ship nothing. The carry after a step has the rate ``r w rho`` (Sect. 4.1) with ``rho`` the smaller of the two
+factors, as one stream's values are a subset of the other's, and its rows are as wide as all tuples in them. Rows
+are not brought to a sink, and a replica is paid by each step that uses it: that too is as printed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from planner.algorithms import PLAIN, PRODUCT_ALGORITHMS, Algorithm
 from planner.cost import Move
-from planner.model import Algorithm
-from planner.search import local_algorithm
-
-#: The size of what SM-S1 ships each tick beside tuples: how many expired.
-_COUNT_BYTES = 4.0
+from planner.paper import PaperSide, PaperStep, PaperSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +34,6 @@ class PaperStream:
     partial_bytes: float
     #: f: one over the number of different join values.
     factor: float
-
-
-@dataclass(frozen=True, slots=True)
-class PaperSystem:
-    """The parameters of links and machines: seconds, and bytes per second.
-
-    The paper does not say what its per-tuple costs were. With a probe of a window of w tuples at ``c_p w``, these
-    are about what a hash join in a fast language takes; on the paper's links they are far below the cost of shipping.
-    """
-
-    tau_s: float = 0.1
-    latency_s: float = 0.025
-    bandwidth: float = 1024e3 / 8
-    probe_s: float = 1e-8
-    update_s: float = 1e-6
-    hash_s: float = 1e-7
-    insert_s: float = 1e-6
-
-    def ship(self, size: float) -> float:
-        """S(x): the time it takes to transfer so many bytes."""
-        return self.latency_s + size / self.bandwidth
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One side of a one-way join: a stream, or the carry after some steps."""
-
-    rate: float
-    window: float
-    buffer: float
-    full_bytes: float
-    partial_bytes: float
-    #: Different join values in the window and in the buffer: k and m.
-    window_keys: float
-    buffer_keys: float
 
 
 def distinct(values: float, tuples: float) -> float:
@@ -112,10 +74,10 @@ class PaperSpace:
 
     def openings(self, head: int) -> tuple[Move, ...]:
         """Walks start where their head is."""
-        return (Move(Algorithm.SP_D, self.streams[head].site, 0.0),)
+        return (Move(PLAIN, self.streams[head].site, 0.0),)
 
     def moves(self, head: int, joined: int, site: str, following: int) -> tuple[Move, ...]:
-        """The six algorithms; the two simple ones where no edge helps."""
+        """All algorithms; those that need no key where no edge helps."""
         owner = self.streams[following].site
         found = [
             Move(algorithm, site if algorithm.at_source else owner, cost)
@@ -123,7 +85,7 @@ class PaperSpace:
         ]
         if site == owner:
             cheapest = min(move.cost for move in found)
-            return (Move(local_algorithm(), site, cheapest),)
+            return (Move(PLAIN, site, cheapest),)
         return tuple(found)
 
     def closing(self, head: int, site: str) -> float:
@@ -173,13 +135,12 @@ class PaperSpace:
             partner = self.streams[number]
             to_stream *= min(1.0, partner.factor / stream.factor)
             to_carry *= min(1.0, stream.factor / partner.factor)
-        costs = one_way_costs(one, two, to_stream, to_carry, system, remote)
-        simple = (Algorithm.SP_S, Algorithm.SP_D)
-        return [(algorithm, cost) for algorithm, cost in costs.items() if partners or algorithm in simple]
+        step = PaperStep(one, two, to_stream, to_carry, system, remote)
+        return [(each, each.spec.paper(step)) for each in (tuple(Algorithm) if partners else PRODUCT_ALGORITHMS)]
 
     def _sides(
         self, head: int, joined: int, following: int, partners: Sequence[int], system: PaperSystem
-    ) -> tuple[_Side, _Side]:
+    ) -> tuple[PaperSide, PaperSide]:
         stream, tau = self.streams[following], system.tau_s
         rate = self.rate(head, joined)
         carry_values = stream_values = 1.0
@@ -189,7 +150,7 @@ class PaperSpace:
         inside = [self.streams[number] for number in range(len(self.streams)) if joined >> number & 1]
         window = rate * self.streams[head].window_s
         key_bytes = sum(self.streams[number].partial_bytes for number in partners)
-        one = _Side(
+        one = PaperSide(
             rate,
             window,
             rate * tau,
@@ -199,7 +160,7 @@ class PaperSpace:
             distinct(carry_values, rate * tau),
         )
         kept = stream.rate * stream.window_s
-        two = _Side(
+        two = PaperSide(
             stream.rate,
             kept,
             stream.rate * tau,
@@ -209,56 +170,3 @@ class PaperSpace:
             distinct(stream_values, stream.rate * tau),
         )
         return one, two
-
-
-def one_way_costs(
-    one: _Side, two: _Side, f_12: float, f_21: float, system: PaperSystem, remote: bool
-) -> dict[Algorithm, float]:
-    """The six formulas, in seconds of execution time per second. ``1`` is the carry, ``2`` the stream."""
-    c_p, c_u, c_h, c_i = system.probe_s, system.update_s, system.hash_s, system.insert_s
-    r_1, r_2, w_2, k_2, m_1, m_2 = one.rate, two.rate, two.window, two.window_keys, one.buffer_keys, two.buffer_keys
-    per_s = 1 / system.tau_s
-
-    def ship(size: float) -> float:
-        return per_s * system.ship(size) if remote else 0.0
-
-    sync = m_2 * (1 - f_21)
-    return {
-        Algorithm.SP_S: r_1 * c_u + r_1 * c_p * w_2 + ship(two.buffer * two.full_bytes) + r_2 * c_u,
-        Algorithm.SP_D: r_1 * c_i + ship(one.buffer * one.full_bytes) + r_1 * c_p * w_2 + r_2 * c_u,
-        Algorithm.SM_S1: r_1 * c_i
-        + ship(m_1 * one.partial_bytes)
-        + per_s * m_1 * c_p * w_2
-        + ship(two.buffer * f_21 * two.full_bytes)
-        + per_s * two.buffer * f_21 * c_i
-        + r_2 * c_i
-        + r_1 * c_p * w_2 * f_21
-        + ship(_COUNT_BYTES),
-        Algorithm.SM_S2: r_1 * c_i
-        + r_1 * c_h
-        + ship(k_2 * (1 - f_12) * two.partial_bytes)
-        + per_s * k_2 * (1 - f_12) * c_p * w_2
-        + ship(k_2 * (1 - f_12) * two.full_bytes)
-        + r_2 * c_p * k_2
-        + r_1 * c_h
-        + r_2 * c_i
-        + per_s * sync * c_i
-        + ship(sync * two.partial_bytes + two.buffer * f_21 * two.full_bytes)
-        + per_s * sync * c_u,
-        Algorithm.SM_D1: r_1 * c_i
-        + r_1 * c_p * k_2
-        + ship(one.buffer * f_12 * one.full_bytes)
-        + r_1 * f_12 * c_p * w_2
-        + r_2 * c_p * k_2
-        + r_2 * c_i
-        + 2 * per_s * sync * c_i
-        + ship(sync * two.partial_bytes),
-        Algorithm.SM_D2: r_1 * c_i
-        + ship(m_1 * one.partial_bytes)
-        + per_s * m_1 * c_p * w_2
-        + ship(m_1 * f_12 * one.partial_bytes)
-        + per_s * m_1 * f_12 * c_p * one.buffer
-        + ship(one.buffer * f_12 * one.full_bytes)
-        + per_s * one.buffer * f_12 * c_p * w_2
-        + r_2 * c_u,
-    }

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.cost import Flow, Kind, Move, Objective, ReplicaKey
-from planner.estimate import Estimator, JoinStats
+from planner.algorithms import LOCAL_CPU_S, PLAIN, PRODUCT_ALGORITHMS, Algorithm, CopyKind
+from planner.cost import Flow, Move, Objective, ReplicaKey
+from planner.estimate import Estimator
 from planner.graph import is_linked, link_of, needed_after
-from planner.model import Algorithm, ColumnRef, Expr, JoinQuery, RowsWindow, columns_of
-from planner.plans import PRODUCT_ALGORITHMS
-from planner.search import local_algorithm
+from planner.kinds import Kind
+from planner.model import ColumnRef, Expr, JoinQuery, RowsWindow, columns_of
 from planner.stats import LinkStats, Statistics
+from planner.step_stats import NO_KEYS, JoinStats
 from planner.traffic import (
-    CPU_S,
     ENDING_BYTES,
     FRAMING_BYTES,
     MESSAGE_BYTES,
+    CopyLoad,
+    Parts,
     Sizes,
+    StepLoad,
     Traffic,
-    full_sync,
     in_messages,
-    keys_sync,
     repeated_bytes,
-    step_traffic,
-    times_sync,
 )
 
 #: The name of the event time in a profile's column sizes.
@@ -50,14 +49,9 @@ _REMEMBERED_STREAMS_MAX = 9
 _DELAY_BYTES = 1e-3
 _CPU_BYTES = 1e-3
 
+#: Asked for at every move.
 _AT_SOURCE = {algorithm: algorithm.at_source for algorithm in Algorithm}
-
-REPLICAS = {
-    Algorithm.SP_S: "full",
-    Algorithm.SM_S1: "reduced",
-    Algorithm.SM_S2: "mixed",
-    Algorithm.SM_D1: "keys",
-}
+_CPU_S = {algorithm: algorithm.spec.cpu_s for algorithm in Algorithm}
 
 
 class Links:
@@ -137,6 +131,7 @@ class StepBytes:
     """Everything about a step that does not depend on where the carry is."""
 
     stats: JoinStats
+    sizes: Sizes
     traffic: dict[Algorithm, Traffic]
     keys: tuple[str, ...]
     #: The algorithms that can be the cheapest wherever the carry is and whoever pays for replicas.
@@ -176,12 +171,12 @@ class WireSpace:
 
     def openings(self, head: int) -> tuple[Move, ...]:
         """At the head's site, or at the sink with the full copy of its stream there."""
-        own = Move(local_algorithm(), self.sites[head], 0.0)
+        own = Move(PLAIN, self.sites[head], 0.0)
         if self.sink == self.sites[head]:
             return (own,)
-        replica = ReplicaKey("full", self.aliases[head], (), self.sink)
+        replica = ReplicaKey(CopyKind.FULL, self.aliases[head], (), self.sink)
         delay = self.links.delay_s(self.sites[head], self.sink) * self.links.delay_weight
-        return (own, Move(local_algorithm(), self.sink, delay, replica, self.replica_cost(replica)))
+        return (own, Move(PLAIN, self.sink, delay, replica, self.replica_cost(replica)))
 
     def moves(self, head: int, joined: int, site: str, following: int) -> tuple[Move, ...]:
         """The algorithms that can do this step, without those that another one beats whoever pays for its replica."""
@@ -211,15 +206,15 @@ class WireSpace:
     ) -> tuple[Move, ...]:
         owner, links = self.sites[following], self.links
         if site == owner:
-            cpu = step.stats.carry.rows * CPU_S[Algorithm.SP_S] / 2 * links.cpu_weight
-            return (Move(local_algorithm(), site, cpu),)
+            cpu = step.stats.carry.rows * LOCAL_CPU_S * links.cpu_weight
+            return (Move(PLAIN, site, cpu),)
         there, back = links.weight(site, owner), links.weight(owner, site)
         found = []
         for algorithm in algorithms:
             traffic = step.traffic[algorithm]
             cost = traffic.forward_bytes * there + traffic.backward_bytes * back
             cost += self.step_delay_s(step.stats, traffic, site, owner) * links.delay_weight
-            cost += step.stats.carry.rows * CPU_S[algorithm] * links.cpu_weight
+            cost += step.stats.carry.rows * _CPU_S[algorithm] * links.cpu_weight
             replica = self.replica_of(algorithm, following, step.keys, site)
             paid = 0.0 if replica is None else self.replica_cost(replica)
             found.append(Move(algorithm, site if _AT_SOURCE[algorithm] else owner, cost, replica, paid))
@@ -242,14 +237,10 @@ class WireSpace:
         sizes = Sizes(row, key_bytes, self.tuple_bytes(following), repeated, *measured)
         algorithms = tuple(Algorithm) if keys else PRODUCT_ALGORITHMS
         estimator = self.estimator
-        window_keys = estimator.kept_keys(following, keys) if keys else None
-        traffic = {}
-        for algorithm in algorithms:
-            known = window_keys or estimator.no_keys
-            traffic[algorithm] = step_traffic(
-                algorithm, stats, sizes, estimator.rates[following], known, estimator.batches_s[head]
-            )
-        return StepBytes(stats, traffic, keys, self._worth(traffic, following, keys))
+        window_keys = estimator.kept_keys(following, keys) if keys else NO_KEYS
+        load = StepLoad(stats, sizes, estimator.rates[following], window_keys, estimator.batches_s[head])
+        traffic = {algorithm: algorithm.spec.traffic(load) for algorithm in algorithms}
+        return StepBytes(stats, sizes, traffic, keys, self._worth(traffic, following, keys))
 
     def _worth(self, traffic: dict[Algorithm, Traffic], following: int, keys: tuple[str, ...]) -> tuple[Algorithm, ...]:
         """Where every byte counts the same, bytes decide, and waits only between what is nearly equal."""
@@ -298,10 +289,10 @@ class WireSpace:
 
     def replica_of(self, algorithm: Algorithm, number: int, keys: tuple[str, ...], holder: str) -> ReplicaKey | None:
         """The replica that a step between sites uses, if any."""
-        kind = REPLICAS.get(algorithm)
+        kind = algorithm.spec.copy
         if kind is None:
             return None
-        return ReplicaKey(kind, self.aliases[number], () if kind == "full" else keys, holder)
+        return ReplicaKey(kind, self.aliases[number], keys if kind.spec.keyed else (), holder)
 
     def replica_flows(self, replica: ReplicaKey) -> tuple[Flow, ...]:
         """What is sent to keep a replica, beside what steps ask for."""
@@ -312,22 +303,23 @@ class WireSpace:
             self._replica_flows[replica] = tuple(flows)
         return self._replica_flows[replica]
 
-    def _sync(self, replica: ReplicaKey, number: int) -> tuple[tuple[Kind, float], ...]:
+    def _sync(self, replica: ReplicaKey, number: int) -> Parts:
         estimator, alias = self.estimator, self.aliases[number]
-        rate, batch_s = estimator.rates[number], estimator.batches_s[number]
-        times = self.times_bytes(replica)
-        if replica.kind == "full":
-            return full_sync(rate, self.tuple_bytes(number), batch_s)
-        if replica.kind == "reduced":
-            return times_sync(rate, times, batch_s) if times else ()
-        key_bytes = sum(KEY_SHARE * self._column_bytes(ColumnRef(alias, name)) for name in replica.keys)
-        return keys_sync(rate, key_bytes, times, estimator.kept_keys(number, replica.keys), batch_s)
+        load = CopyLoad(
+            estimator.rates[number],
+            estimator.kept_keys(number, replica.keys) if replica.keys else NO_KEYS,
+            estimator.batches_s[number],
+            self.tuple_bytes(number),
+            sum(KEY_SHARE * self._column_bytes(ColumnRef(alias, name)) for name in replica.keys),
+            self.times_bytes(replica),
+        )
+        return replica.kind.spec.sync(load)
 
     def times_bytes(self, replica: ReplicaKey) -> float:
         """What the holder of a copy of tuples is sent of each tuple: its event time, if the window counts tuples."""
         number = self.aliases.index(replica.alias)
         counted = isinstance(self.query.streams[number].window, RowsWindow)
-        if not counted or replica.kind not in ("reduced", "mixed"):
+        if not counted or not replica.kind.spec.times:
             return 0.0
         return self._column_bytes(ColumnRef(replica.alias, TS))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, hypot
 
-from planner.cost import Kind
+from planner.kinds import Kind
 
 Point = tuple[float, float]
 

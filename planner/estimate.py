@@ -15,16 +15,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.constants import BOOK_KEYS_MAX, BOOK_QUESTIONS_MAX
 from planner.framing import NEWS_S
 from planner.model import ColumnRef, JoinQuery, RangeWindow, columns_of
 from planner.samples import F64, Asked, Joined, KeySample, kept_name, member_of, sample_of, with_kept
 from planner.selectivity import selectivity
 from planner.sketches import key_groups
 from planner.stats import HASH_END, KeySketch, Statistics, StreamProfile
-
-#: Keys that SM-S1 and SM-D2 remember as asked about: so many questions long, and so many keys (``node.core.limits``).
-BOOK_QUESTIONS = 100
-BOOK_KEYS = 2**16
+from planner.step_stats import CarryStats, JoinStats, KeysStats
 
 #: A window forgets what has left it when its site hears that all who could see it are done: after some two batches,
 #: and news waits for company (``node.core.held``).
@@ -35,47 +33,6 @@ _UNSEEN = 0.25
 
 #: With many streams there are many sets of them, so less is spent on each.
 _KEYS_BY_STREAMS = ((4, 4096), (6, 2048), (8, 768), (64, 256))
-
-
-@dataclass(frozen=True, slots=True)
-class CarryStats:
-    """The walks of a head when a set of streams is joined. All figures per second."""
-
-    rows: float
-    #: The head's tuples that are still there: each has one row or more.
-    heads: float
-    #: Batches that still have rows.
-    batches: float
-
-
-@dataclass(frozen=True, slots=True)
-class JoinStats:
-    """One more stream joined to a carry. All figures per second, or shares."""
-
-    carry: CarryStats
-    #: Different keys of the carry's batches, and those of them that were not asked about lately.
-    keys: float
-    keys_new: float
-    #: Keys that were asked about lately.
-    keys_noted: float
-    #: Share of the carry's rows, and of its keys, that have a match.
-    match: float
-    #: The share that a copy of the keys lets pass: those of tuples that left the window a little while ago too.
-    match_kept: float
-    rows_out: float
-    #: Share of the stream's tuples that are sent when only asked ones are (W'), and all of the keys asked for (M).
-    reduced_share: float
-    mixed_share: float
-    #: Keys of M that are asked for.
-    fetched_keys: float
-
-
-@dataclass(frozen=True, slots=True)
-class KeysStats:
-    """The different keys of a window: how many there are, and how many come, or go, in a second."""
-
-    alive: float
-    born: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +270,7 @@ class Estimator:
             asked = group.sample.asked_at_rate(alias, asks_per_s, np.minimum(length, found.life_s))
             per_s = 1 / (self._span_s(group) * group.sample.share)
         keys = min(carry.rows, float(touched.sum()) * per_s)
-        horizon = min(BOOK_QUESTIONS / max(1e-9, carry.batches), BOOK_KEYS / max(1e-9, keys))
+        horizon = min(BOOK_QUESTIONS_MAX / max(1e-9, carry.batches), BOOK_KEYS_MAX / max(1e-9, keys))
         new, noted = _book(touched, found.life_s, horizon, self._span_s(group))
         matches = [self._match(group, head if by_head else -1, inside, following, kept) for kept in (False, True)]
         return _Part(keys, keys * new, noted / group.sample.share, matches[0], max(matches), asked)
@@ -374,9 +331,6 @@ class Estimator:
         parts = [self._keys_of(number, (name,), length_s) for name in names]
         alive = min(window, float(np.prod([part.alive for part in parts])))
         return KeysStats(alive, min(rate, max(*(part.born for part in parts), rate * alive / window)))
-
-    #: Of a window that is joined without keys.
-    no_keys = KeysStats(0.0, 0.0)
 
     @cached_property
     def all_streams(self) -> int:

@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from planner.cost import Flow, HeadEstimate, Kind, ReplicaEstimate, ReplicaKey
+from planner.cost import Flow, HeadEstimate, ReplicaEstimate, ReplicaKey
 from planner.cost_wire import WireSpace
 from planner.framing import Mail, posted
-from planner.model import Algorithm, Plan
+from planner.kinds import Kind
+from planner.model import Plan
 from planner.traffic import ENDING_BYTES
 
 #: Our own part of the sink's news of what is done.
 _DONE_BYTES = 20.0
-
-#: Where a walk without a match ends: the others know at the carry's site.
-_ENDS_AT_OWNER = (Algorithm.SP_D, Algorithm.SM_D2)
 
 #: To what mail belongs: a head's step, a head's rows, a replica, or to none of them.
 _Part = tuple[str, int] | str | ReplicaKey | None
@@ -104,13 +102,12 @@ def _walks(space: WireSpace, head: HeadEstimate) -> Iterator[tuple[_Part, Mail]]
                     (head.head, place),
                     Mail(*way, per_s, head.head, (*path, *_visited(step.source, step.owner, turn))),
                 )
-            if step.algorithm is not Algorithm.SM_S2:
+            if not step.algorithm.spec.mostly_silent:
                 path = (*path, *_visited(step.source, step.owner, len(turns)))
         joined |= 1 << following
         remaining = min(left, estimator.carry(number, joined).batches)
-        yield from _ended(
-            space, head, step.owner if step.algorithm in _ENDS_AT_OWNER else step.source, left - remaining
-        )
+        ending = step.owner if step.algorithm.spec.ends_there else step.source
+        yield from _ended(space, head, ending, left - remaining)
         left = remaining
     last = head.steps[-1].site if head.steps else head.start
     if last != space.sink:

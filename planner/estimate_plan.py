@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from planner.algorithms import LOCAL_CPU_S, Algorithm, CopyKind
 from planner.cost import (
     Flow,
     HeadEstimate,
-    Kind,
     PlanEstimate,
     ReplicaEstimate,
     ReplicaKey,
@@ -17,11 +17,9 @@ from planner.cost import (
 from planner.cost_paper import PaperSpace
 from planner.cost_wire import MONTH_S, WireSpace
 from planner.estimate_framing import with_framing
-from planner.model import Algorithm, Plan
+from planner.kinds import Kind
+from planner.model import Plan
 from planner.plans import route, start_of
-from planner.traffic import CPU_S
-
-_SHARED_TUPLES = ("reduced", "mixed")
 
 
 def plan_estimate(space: WireSpace, plan: Plan, paper: PaperSpace | None = None) -> PlanEstimate:
@@ -72,7 +70,7 @@ def _step(space: WireSpace, head: int, joined: int, following: int, algorithm: A
     traffic = step.traffic[algorithm]
     flows = space.step_flows(traffic, site, owner)
     delay = space.step_delay_s(stats, traffic, site, owner) if remote else 0.0
-    cpu_s = stats.carry.rows * (CPU_S[algorithm] if remote else CPU_S[Algorithm.SP_S] / 2)
+    cpu_s = stats.carry.rows * (algorithm.spec.cpu_s if remote else LOCAL_CPU_S)
     cost = space.cost_of(flows) + delay * space.links.delay_weight + cpu_s * space.links.cpu_weight
     return StepEstimate(
         space.aliases[following],
@@ -106,10 +104,10 @@ def _sent_once(space: WireSpace, heads: list[HeadEstimate]) -> Mapping[ReplicaKe
         joined = 1 << space.aliases.index(head.head)
         for step in head.steps:
             following = space.aliases.index(step.alias)
-            if step.replica is not None and step.replica.kind in _SHARED_TUPLES:
+            share_of = None if step.replica is None else step.replica.kind.spec.share
+            if step.replica is not None and share_of is not None:
                 stats = space.step_bytes(space.aliases.index(head.head), joined, following).stats
-                share = stats.reduced_share if step.replica.kind == "reduced" else stats.mixed_share
-                asked.setdefault(step.replica, []).append(min(1.0, share))
+                asked.setdefault(step.replica, []).append(min(1.0, share_of(stats)))
             joined |= 1 << following
     found = {}
     for replica, shares in asked.items():
@@ -171,7 +169,7 @@ def _replicas(space: WireSpace, plan: Plan, heads: list[HeadEstimate]) -> tuple[
     for head in heads:
         site = plan.query.ref(head.head).stream.site
         if head.start != site:
-            users.setdefault(ReplicaKey("full", head.head, (), head.start), []).append(head.head)
+            users.setdefault(ReplicaKey(CopyKind.FULL, head.head, (), head.start), []).append(head.head)
         for step in head.steps:
             if step.replica is not None:
                 users.setdefault(step.replica, []).append(head.head)

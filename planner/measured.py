@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from planner.cost import Kind, ReplicaKey
+from planner.cost import ReplicaKey
+from planner.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)

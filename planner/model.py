@@ -13,6 +13,32 @@ from enum import IntEnum, StrEnum
 
 import pyarrow as pa
 
+from planner.algorithms import Algorithm
+
+__all__ = [
+    "FRONTIER_POLICY",
+    "Algorithm",
+    "Call",
+    "ColumnRef",
+    "Edge",
+    "Expr",
+    "JoinQuery",
+    "Literal",
+    "OutputColumn",
+    "Plan",
+    "Policy",
+    "PolicyName",
+    "RangeWindow",
+    "RowsWindow",
+    "Sequence",
+    "Step",
+    "StreamInfo",
+    "StreamRef",
+    "TimeUnit",
+    "Window",
+    "columns_of",
+]
+
 
 class TimeUnit(IntEnum):
     """Resolution of an event time; the value is how many units make a millisecond."""
@@ -20,22 +46,6 @@ class TimeUnit(IntEnum):
     MS = 1
     US = 1_000
     NS = 1_000_000
-
-
-class Algorithm(StrEnum):
-    """One-way join algorithms that can be executed."""
-
-    SP_S = "SP-S"
-    SP_D = "SP-D"
-    SM_S1 = "SM-S1"
-    SM_S2 = "SM-S2"
-    SM_D1 = "SM-D1"
-    SM_D2 = "SM-D2"
-
-    @property
-    def at_source(self) -> bool:
-        """Whether the step's rows come into being where the carry is, not where the stream is."""
-        return self in (Algorithm.SP_S, Algorithm.SM_S1, Algorithm.SM_S2)
 
 
 class PolicyName(StrEnum):

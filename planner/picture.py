@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import cos, hypot, pi, sin
 
 from planner.choose import Choice
-from planner.cost import Kind
 from planner.drawing import Canvas, Point, Rect, cut_text, text_width
+from planner.kinds import Kind
 from planner.measured import Measured
 from planner.plans import route, start_of, window_text
 

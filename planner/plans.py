@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from planner.algorithms import COPYING, PRODUCT_ALGORITHMS, Algorithm, product_like
 from planner.durations import DAYS_MAX, DURATION_US_MAX, duration_text, duration_us
 from planner.errors import PlanError
 from planner.graph import is_linked
 from planner.model import (
     FRONTIER_POLICY,
-    Algorithm,
     JoinQuery,
     Plan,
     Policy,
@@ -26,10 +26,8 @@ from planner.model import (
     Window,
 )
 
-#: What can join streams that no equality links.
-PRODUCT_ALGORITHMS = (Algorithm.SP_S, Algorithm.SP_D)
-
 _ALGORITHMS = ", ".join(algorithm.value for algorithm in Algorithm)
+_PRODUCTS = " or ".join(algorithm.value for algorithm in PRODUCT_ALGORITHMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +66,9 @@ def checked_plan(plan: Plan) -> Plan:
             alias = step.alias
             if alias not in query.aliases or alias in visited:
                 raise PlanError(f'head "{sequence.head}": required each other stream once, got "{alias}"')
-            if step.algorithm not in PRODUCT_ALGORITHMS and not is_linked(query, alias, visited):
+            if step.algorithm.spec.needs_key and not is_linked(query, alias, visited):
                 raise PlanError(
-                    f'head "{sequence.head}": required SP-S or SP-D to join "{alias}", which no equality links '
+                    f'head "{sequence.head}": required {_PRODUCTS} to join "{alias}", which no equality links '
                     f"to {', '.join(visited)}, got {step.algorithm.value}"
                 )
             visited = (*visited, alias)
@@ -167,7 +165,7 @@ def ship_all_plan(query: JoinQuery, sink: str, policy: Policy = FRONTIER_POLICY)
     return Plan(
         query,
         sink,
-        tuple(replace(_sequence(query, head, Algorithm.SP_S), start=sink) for head in query.aliases),
+        tuple(replace(_sequence(query, head, COPYING), start=sink) for head in query.aliases),
         policy,
     )
 
@@ -231,16 +229,15 @@ def _algorithm(who: str, name: str) -> Algorithm:
 def _sequence(query: JoinQuery, head: str, algorithm: Algorithm) -> Sequence:
     """The other streams in FROM order, except that each waits until a predicate links it to the carry.
 
-    What nothing links is a product, which the query asked for: only SP-S and SP-D can compute it, so there
-    the algorithm that is most like the one asked for takes its place.
+    What nothing links is a product, which the query asked for: not every algorithm can compute it, so there
+    the one that is most like the one asked for takes its place.
     """
     joined: tuple[str, ...] = (head,)
     steps: list[Step] = []
     while len(joined) < len(query.aliases):
         rest = [alias for alias in query.aliases if alias not in joined]
         linked = next((alias for alias in rest if is_linked(query, alias, joined)), None)
-        product = Algorithm.SP_S if algorithm.at_source else Algorithm.SP_D
-        steps.append(Step(linked or rest[0], algorithm if linked else product))
+        steps.append(Step(linked or rest[0], algorithm if linked else product_like(algorithm)))
         joined = (*joined, steps[-1].alias)
     return Sequence(head, tuple(steps))
 

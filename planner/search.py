@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.cost import Move, ReplicaKey, Space
-from planner.model import Algorithm, Sequence, Step
+from planner.model import Sequence, Step
 
 NONE_FREE: frozenset[ReplicaKey] = frozenset()
 
@@ -141,8 +141,3 @@ def _walked_back(space: Space, head: int, last: _Reached) -> Found:
 
 def _cost(found: Found) -> float:
     return found.cost
-
-
-def local_algorithm() -> Algorithm:
-    """How a step within one site is written down: nothing travels, whatever it is called."""
-    return Algorithm.SP_D

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.cost import Kind
+from planner.algorithms import PLAIN, Algorithm
 from planner.cost_wire import WireSpace
-from planner.model import Algorithm
-from planner.traffic import FRAMING_BYTES, MESSAGE_BYTES
+from planner.kinds import Kind
+from planner.traffic import FRAMING_BYTES, MESSAGE_BYTES, TreeLoad, asked
 
-_AT_SOURCE = (Algorithm.SP_S, Algorithm.SM_S1, Algorithm.SM_S2)
-_AT_OWNER = (Algorithm.SP_D, Algorithm.SM_D1, Algorithm.SM_D2)
+_AT_SOURCE = tuple(algorithm for algorithm in Algorithm if algorithm.at_source)
+_AT_OWNER = tuple(algorithm for algorithm in Algorithm if not algorithm.at_source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +78,18 @@ def _nodes(space: WireSpace, joined: int, site: str, number: int) -> list[tuple[
     """The ways to join one more stream: at the subtree's site, at the stream's, or both shipped to the sink."""
     alias, owner = space.aliases[number], space.sites[number]
     if site == owner:
-        return [(TreeNode(alias, Algorithm.SP_D, Algorithm.SP_D, site), 0.0)]
-    found = []
+        return [(TreeNode(alias, PLAIN, PLAIN, site), 0.0)]
+    found, load = [], _load(space, joined, number)
     for place, outward, inward in ((site, _AT_SOURCE, _AT_OWNER), (owner, _AT_OWNER, _AT_SOURCE)):
         from_tree = min((_from_tree(space, joined, site, number, name) for name in outward), key=lambda way: way.cost)
         from_stream = min(
-            (_from_stream(space, joined, site, number, name) for name in inward), key=lambda way: way.cost
+            (_from_stream(space, joined, site, number, name, load) for name in inward), key=lambda way: way.cost
         )
         node = TreeNode(alias, from_tree.algorithm, from_stream.algorithm, place)
         found.append((node, from_tree.cost + from_stream.cost))
     if space.sink not in (site, owner):
-        whole = _rows_cost(space, joined, site, space.sink) + _tuples_cost(space, number, owner, space.sink)
-        found.append((TreeNode(alias, Algorithm.SP_D, Algorithm.SP_D, space.sink), whole))
+        whole = load.rows * space.links.weight(site, space.sink) + load.tuples * space.links.weight(owner, space.sink)
+        found.append((TreeNode(alias, PLAIN, PLAIN, space.sink), whole))
     return found
 
 
@@ -110,50 +110,45 @@ def _from_tree(space: WireSpace, joined: int, site: str, number: int, algorithm:
     return _Way(sum(move.cost for move in moves) + moves[0].replica_cost, algorithm)
 
 
-def _from_stream(space: WireSpace, joined: int, site: str, number: int, algorithm: Algorithm) -> _Way:
+def _from_stream(space: WireSpace, joined: int, site: str, number: int, algorithm: Algorithm, load: TreeLoad) -> _Way:
     """New tuples of the stream look into the window of the subtree's rows."""
-    return _Way(_from_stream_cost(space, joined, site, number, algorithm), algorithm)
+    tree, owner = algorithm.spec.tree, space.sites[number]
+    if tree is None or (algorithm.spec.needs_key and not _partners(space, joined, number)):
+        return _Way(float("inf"), algorithm)
+    there, back = tree(load)
+    return _Way(there * space.links.weight(owner, site) + back * space.links.weight(site, owner), algorithm)
 
 
-def _from_stream_cost(space: WireSpace, joined: int, site: str, number: int, algorithm: Algorithm) -> float:
-    estimator, owner = space.estimator, space.sites[number]
-    batches = 1 / estimator.batches_s[number]
-    partners = [other for other in _heads(joined) if space.step_bytes(number, 1 << number, other).keys]
-    linked = [estimator.join(number, 1 << number, other) for other in partners]
-    if algorithm is Algorithm.SP_D:
-        return _tuples_cost(space, number, owner, site)
-    if algorithm is Algorithm.SP_S:
-        return _rows_cost(space, joined, site, owner)
-    if not linked or algorithm is Algorithm.SM_S2:
-        return float("inf")
-    there, back = space.links.weight(owner, site), space.links.weight(site, owner)
-    asked = min(
-        (size for other in partners for kind, size in _forward(space, number, other) if kind is Kind.KEYS), default=0.0
-    )
-    message = batches * (MESSAGE_BYTES + FRAMING_BYTES)
+def _load(space: WireSpace, joined: int, number: int) -> TreeLoad:
+    """What new tuples of a stream have to ask of the subtree's rows."""
+    estimator, partners = space.estimator, _partners(space, joined, number)
     found = estimator.carry(number, joined | 1 << number)
-    matching = found.heads * space.tuple_bytes(number)
-    if algorithm is Algorithm.SM_D2:
-        keys = min(stats.keys for stats in linked)
-        return (asked + matching + 2 * message) * there + (keys / 8 + message) * back
     made = _rows(space, joined)
-    if algorithm is Algorithm.SM_D1:
-        names = tuple(dict.fromkeys(name for other in partners for name in _key_columns(space, other, number)))
-        born = min([made, *(estimator.keys(other, (name,)).born for other, name in names)])
-        return (born * 3.0 + message) * back + (matching + message) * there
+    steps = [space.step_bytes(number, 1 << number, other) for other in partners]
+    questions = [size for step in steps for kind, size in asked(step.stats, step.sizes) if kind is Kind.KEYS]
+    names = tuple(dict.fromkeys(name for other in partners for name in _key_columns(space, other, number)))
     answered = min(1.0, found.rows / made) if made > 0 else 0.0
-    return (asked + message) * there + (made * answered * _row_bytes(space, joined) + message) * back
+    return TreeLoad(
+        tuples=_tuples_bytes(space, number),
+        rows=_rows_bytes(space, joined),
+        asked=min(questions, default=0.0),
+        keys=min((step.stats.keys for step in steps), default=0.0),
+        matching=found.heads * space.tuple_bytes(number),
+        answers=made * answered * _row_bytes(space, joined),
+        born=min([made, *(estimator.keys(other, (name,)).born for other, name in names)]),
+        message=(MESSAGE_BYTES + FRAMING_BYTES) / estimator.batches_s[number],
+    )
+
+
+def _partners(space: WireSpace, joined: int, number: int) -> list[int]:
+    """The streams of a subtree that an equality links to one more."""
+    return [other for other in _heads(joined) if space.step_bytes(number, 1 << number, other).keys]
 
 
 def _key_columns(space: WireSpace, other: int, number: int) -> list[tuple[int, str]]:
     pair = (space.aliases[other], space.aliases[number])
     edges = [edge for edge in space.query.edges if edge.joins(pair[0], (pair[1],))]
     return [(other, edge.column_of(pair[0]).column) for edge in edges]
-
-
-def _forward(space: WireSpace, number: int, other: int) -> tuple[tuple[Kind, float], ...]:
-    traffic = space.step_bytes(number, 1 << number, other).traffic.get(Algorithm.SM_S1)
-    return () if traffic is None else traffic.forward
 
 
 def _rows(space: WireSpace, joined: int) -> float:
@@ -165,15 +160,14 @@ def _row_bytes(space: WireSpace, joined: int) -> float:
     return space.row_bytes(_heads(joined)[0], joined)[0]
 
 
-def _rows_cost(space: WireSpace, joined: int, site: str, target: str) -> float:
-    """A subtree's rows, all of them, to another site, to be kept there: empty batches too, as heartbeats."""
+def _rows_bytes(space: WireSpace, joined: int) -> float:
+    """A subtree's rows, all of them, to be kept at another site: empty batches too, as heartbeats."""
     messages = max(1 / space.estimator.batches_s[head] for head in _heads(joined))
-    size = _rows(space, joined) * _row_bytes(space, joined) + messages * (MESSAGE_BYTES + FRAMING_BYTES)
-    return size * space.links.weight(site, target)
+    return _rows(space, joined) * _row_bytes(space, joined) + messages * (MESSAGE_BYTES + FRAMING_BYTES)
 
 
-def _tuples_cost(space: WireSpace, number: int, owner: str, target: str) -> float:
-    """A stream's tuples, all of them, to another site."""
+def _tuples_bytes(space: WireSpace, number: int) -> float:
+    """A stream's tuples, all of them."""
     estimator = space.estimator
     messages = (MESSAGE_BYTES + FRAMING_BYTES) / estimator.batches_s[number]
-    return (estimator.rates[number] * space.tuple_bytes(number) + messages) * space.links.weight(owner, target)
+    return estimator.rates[number] * space.tuple_bytes(number) + messages

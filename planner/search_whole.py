@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from planner.algorithms import PRODUCT_ALGORITHMS, Algorithm
 from planner.cost import PlanEstimate
 from planner.graph import is_linked
-from planner.model import Algorithm, Plan, Step
-from planner.plans import PRODUCT_ALGORITHMS
+from planner.model import Plan, Step
 
 #: More rounds than it usually takes.
 _ROUNDS_MAX = 4

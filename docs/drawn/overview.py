@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.cost import Kind
 from planner.drawing import Canvas, Rect
+from planner.kinds import Kind
 
 _VIRGINIA = Rect(30, 40, 230, 128)
 _FRANKFURT = Rect(540, 40, 230, 128)

@@ -8,19 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from planner.cost import Kind
+from planner.algorithms import PLAIN, Algorithm
 from planner.drawing import Canvas, Rect
-from planner.model import Algorithm
+from planner.kinds import Kind
 
-#: Colours of algorithms in the map: any four that are easy to tell apart.
-_SHADES = {
-    Algorithm.SP_S: "edge",
-    Algorithm.SP_D: "edge",
-    Algorithm.SM_S1: "tuples",
-    Algorithm.SM_S2: "sync",
-    Algorithm.SM_D1: "keys",
-    Algorithm.SM_D2: "key_answers",
-}
 #: Within this of the best, an algorithm is as good.
 _AS_GOOD = 1.02
 _SIZE_BYTES, _KEYS, _RATE = 142, 10_000, 0.05
@@ -36,9 +27,9 @@ class Cell:
     )
 
     def relative(self, algorithm: Algorithm) -> float:
-        """Bytes, with SP-D as 1."""
+        """Bytes, with those of shipping rows as they are as 1."""
         sizes = self.by_algorithm
-        return sum(sizes[algorithm].values()) / sum(sizes[Algorithm.SP_D].values())
+        return sum(sizes[algorithm].values()) / sum(sizes[PLAIN].values())
 
     @property
     def best(self) -> Algorithm:
@@ -94,8 +85,8 @@ def winners_svg(grid: Grid) -> str:
 
 
 def _winner(canvas: Canvas, place: Rect, cell: Cell) -> None:
-    canvas.box(place, fill="paper", edge=_SHADES[cell.best], width=1.5, radius=2)
-    canvas.bar(Rect(place.left, place.top, 6, place.height), _SHADES[cell.best])
+    canvas.box(place, fill="paper", edge=cell.best.spec.words.colour, width=1.5, radius=2)
+    canvas.bar(Rect(place.left, place.top, 6, place.height), cell.best.spec.words.colour)
     x = place.left + 10
     canvas.text((x, place.top + 16), cell.best.value, size=12, bold=True)
     also = f" +{cell.as_good}" if cell.as_good else ""
@@ -125,7 +116,7 @@ def kinds_svg(grid: Grid) -> str:
 
 def winners_table(grid: Grid) -> str:
     """For each algorithm that wins somewhere, where it does so most clearly."""
-    rows = ["| | most clearly best at | bytes, SP-D = 1 | next best |", "|---|---|---:|---|"]
+    rows = [f"| | most clearly best at | bytes, {PLAIN.value} = 1 | next best |", "|---|---|---:|---|"]
     for algorithm in Algorithm:
         places = [place for place, cell in grid.items() if cell.best is algorithm]
         if not places:

@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from planner.algorithms import CopyKind
 
-class ReplicaKind(StrEnum):
-    """What a copy of another site's window holds."""
-
-    FULL = "full"
-    REDUCED = "reduced"
-    MIXED = "mixed"
-    KEYS = "keys"
+ReplicaKind = CopyKind
 
 
 class ReplicaRole(StrEnum):

@@ -12,7 +12,8 @@ from node.core.status import ReplicaKind
 from node.core.traffic import Purpose
 from node.core.walk import ReplicaShape, Shape, shape_of
 from node.rpc import control_pb2 as pb
-from planner.cost import Kind, ReplicaKey
+from planner.cost import ReplicaKey
+from planner.kinds import Kind
 from planner.measured import Measured, MeasuredStep, Sent
 from planner.model import Plan
 
@@ -94,4 +95,4 @@ def _replica(shape: Shape, sent: pb.TrafficStatus) -> ReplicaShape | None:
 
 def _key(replica: ReplicaShape) -> ReplicaKey:
     columns = tuple(name.partition(".")[2] for name in replica.keys)
-    return ReplicaKey(replica.kind.value, replica.alias, columns, replica.holder)
+    return ReplicaKey(replica.kind, replica.alias, columns, replica.holder)

@@ -10,7 +10,8 @@ import pytest
 
 from bench.planner_cases import TOPOLOGIES, WireCase, wire_case
 from planner.choose import Model, Options, Search, choose, estimate_plan
-from planner.cost import Kind, Objective
+from planner.cost import Objective
+from planner.kinds import Kind
 from planner.model import Algorithm
 from planner.plans import checked_plan, forced_plan, ship_all_plan
 from planner.stats import LinkStats, Statistics

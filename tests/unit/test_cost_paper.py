@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.cost_paper import PaperSpace, PaperStream, PaperSystem, distinct
+from planner.cost_paper import PaperSpace, PaperStream, distinct
 from planner.model import Algorithm
+from planner.paper import PaperSystem
 
 #: Latency 0.025 s, 128,000 bytes per second, ten batches per second; per-tuple costs that can be told apart.
 SYSTEM = PaperSystem(0.1, 0.025, 128_000.0, probe_s=1e-7, update_s=2e-6, hash_s=3e-6, insert_s=5e-6)

@@ -15,22 +15,23 @@ from bench.records import pair_of_streams, record_batch
 from bench.sites import LEAD_MS, START_MS
 from node.core.profile import Sample, profile_of
 from planner.choose import estimate_plan
-from planner.cost import Kind, Objective
+from planner.cost import Objective
 from planner.cost_wire import WireSpace
-from planner.estimate import CarryStats, JoinStats, KeysStats
 from planner.framing import SHIPMENT_BYTES, UPDATE_BYTES
+from planner.kinds import Kind
 from planner.model import Algorithm, RangeWindow, RowsWindow, StreamInfo, TimeUnit
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from planner.stats import Statistics
+from planner.step_stats import CarryStats, JoinStats, KeysStats
 from planner.traffic import (
     MESSAGE_BYTES,
     Sizes,
+    StepLoad,
     Traffic,
     in_messages,
     number_bytes,
     repeated_bytes,
-    step_traffic,
 )
 from tests.unit.streams import made, query_of, range_s, statistics_of
 
@@ -121,7 +122,7 @@ def test_each_algorithm_sends_what_its_messages_hold() -> None:
     """Ten batches a second of 5 rows: 40 keys, 10 of them new, half of the rows match."""
     stats = JoinStats(CarryStats(50.0, 50.0, 10.0), 40.0, 10.0, 30.0, 0.5, 0.6, 60.0, 0.2, 0.3, 4.0)
     sizes = Sizes(row=30.0, key=4.0, tuple=60.0, repeated=0.0, row_batch=5.0, tuple_batch=5.0)
-    sent = {each: step_traffic(each, stats, sizes, 100.0, KeysStats(200.0, 20.0), 0.1) for each in Algorithm}
+    sent = {each: each.spec.traffic(StepLoad(stats, sizes, 100.0, KeysStats(200.0, 20.0), 0.1)) for each in Algorithm}
     messages = 10 * MESSAGE_BYTES
 
     def of(algorithm: Algorithm, kind: Kind) -> float:

@@ -12,9 +12,9 @@ import pytest
 from bench.planner_cases import wire_case
 from planner.alternatives import compared
 from planner.choose import Choice, Model, Options, choose, estimate_plan
-from planner.cost import Kind
 from planner.explain_text import explain_text
 from planner.explain_values import explain_dict
+from planner.kinds import Kind
 from planner.measured import Measured, MeasuredStep, Sent
 from planner.model import Algorithm
 from planner.plan_file import read_plan

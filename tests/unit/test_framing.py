@@ -11,8 +11,9 @@ from bench.planner_cases import wire_case
 from node.core.limits import Limits
 from node.framing import WINDOW_UPDATE_BYTES, framing_bytes
 from planner.choose import Costs, Options, choose, estimate_plan
-from planner.cost import Kind, PlanEstimate, sum_of
+from planner.cost import PlanEstimate, sum_of
 from planner.framing import NEWS_HELD, NEWS_S, SHIPMENT_BYTES, UPDATE_BYTES, Mail, posted
+from planner.kinds import Kind
 from planner.model import FRONTIER_POLICY, Algorithm, Plan, RowsWindow, Window
 from planner.plans import forced_plan, ship_all_plan
 from planner.search_whole import changes, refined

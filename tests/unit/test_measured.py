@@ -8,7 +8,9 @@ from node.core.status import ReplicaKind
 from node.core.walk import shape_of
 from node.io.measured import measured_of
 from node.rpc import control_pb2 as pb
-from planner.cost import Kind, ReplicaKey
+from planner.algorithms import CopyKind
+from planner.cost import ReplicaKey
+from planner.kinds import Kind
 from planner.model import Algorithm, Plan, Sequence, Step, StreamInfo, TimeUnit
 from planner.sql import parse_query
 
@@ -31,8 +33,8 @@ PLAN = Plan(
         Sequence("c", (Step("a", Algorithm.SP_D), Step("b", Algorithm.SM_S2))),
     ),
 )
-MIXED = ReplicaKey("mixed", "b", ("k",), "ash")
-FULL = ReplicaKey("full", "a", (), "bow")
+MIXED = ReplicaKey(CopyKind.MIXED, "b", ("k",), "ash")
+FULL = ReplicaKey(CopyKind.FULL, "a", (), "bow")
 
 
 def sent(purpose: str, name: str, number: int, peer: str, kind: str, size: int) -> pb.TrafficStatus:

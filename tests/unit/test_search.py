@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.planner_cases import TOPOLOGIES, edges_of, paper_case, wire_case
+from planner.algorithms import CopyKind
 from planner.cost import Move, Objective, ReplicaKey, Space
 from planner.cost_wire import WireSpace
 from planner.model import Algorithm
@@ -41,7 +42,7 @@ class RandomSpace:
         return tuple(linked or rest)
 
     def openings(self, head: int) -> tuple[Move, ...]:
-        copy = ReplicaKey("full", self.aliases[head], (), "sink")
+        copy = ReplicaKey(CopyKind.FULL, self.aliases[head], (), "sink")
         return (Move(Algorithm.SP_D, f"n{head}", 0.0), Move(Algorithm.SP_D, "sink", 0.0, copy, 5.0))
 
     def moves(self, head: int, joined: int, site: str, following: int) -> tuple[Move, ...]:
@@ -53,7 +54,9 @@ class RandomSpace:
                     algorithm,
                     site if algorithm.at_source else f"n{following}",
                     float(random.integers(0, 10)),
-                    ReplicaKey("keys", self.aliases[following], ("k",), site) if algorithm is Algorithm.SM_D1 else None,
+                    ReplicaKey(CopyKind.KEYS, self.aliases[following], ("k",), site)
+                    if algorithm is Algorithm.SM_D1
+                    else None,
                     float(random.integers(0, 5)) if algorithm is Algorithm.SM_D1 else 0.0,
                 )
                 for algorithm in Algorithm
@@ -96,7 +99,7 @@ def test_exact_searches_find_what_brute_force_finds(
     graph: tuple[int, list[tuple[int, int]]], seed: int, shared: bool
 ) -> None:
     space = RandomSpace(seed, graph[0], tuple(graph[1]))
-    free = frozenset({ReplicaKey("keys", "s1", ("k",), "n0")}) if shared else NONE_FREE
+    free = frozenset({ReplicaKey(CopyKind.KEYS, "s1", ("k",), "n0")}) if shared else NONE_FREE
     for head in range(graph[0]):
         cost = _brute_force(space, head, free)
         assert optimal(space, head, free).cost == exhaustive(space, head, free).cost == pytest.approx(cost)
@@ -152,7 +155,7 @@ def test_heads_that_share_a_copy_are_planned_together() -> None:
             return (Move(Algorithm.SP_D, "n0", 0.0),)
 
         def moves(self, head: int, joined: int, site: str, following: int) -> tuple[Move, ...]:
-            copy = ReplicaKey("full", f"s{following}", (), site)
+            copy = ReplicaKey(CopyKind.FULL, f"s{following}", (), site)
             return (Move(Algorithm.SP_D, site, 3.0), Move(Algorithm.SP_S, site, 0.0, copy, 4.0))
 
         def closing(self, head: int, site: str) -> float:
