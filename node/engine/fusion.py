@@ -1,0 +1,190 @@
+"""Many questions to one index, answered together: searched once, gathered once, and then parted.
+
+Questions of different queries differ in the rows that ask, in conditions and in what they want to have; those of one
+query only in their rows, so these are put together first. Everything that costs the same for one row as for many is
+thereby done once for all questions, or once for each shape, and hardly anything for each question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from node.core import keycodes, payload
+from node.core.engine import KEY, POSITION, Find, Probe, Question
+from node.core.evaluate import holds
+from node.core.hashing import I64
+from node.engine import checks
+from node.engine.shapes import Columns, Shape
+from node.engine.table import Found, Table
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Askers:
+    """The questions of one shape: their places in the group, their rows put together, and where each one's end."""
+
+    shape: Shape
+    places: list[int]
+    rows: pa.RecordBatch
+    ends: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """For each pair that was found the row that asked, and columns of the table, at least one."""
+
+    asking: I64
+    theirs: pa.RecordBatch
+
+
+def answer(table: Table, asked: Sequence[tuple[Question, Shape]]) -> list[pa.RecordBatch]:
+    """The answers of questions of one kind to one index, whose keys have the same types. Fails as a whole."""
+    askers = _by_shape(asked)
+    ops = [op for op, _ in asked]
+    wanted = [_together([each.rows.column(each.shape.keys[i]) for each in askers]) for i in range(len(ops[0].keys))]
+    low, high, inclusive = _bounds(ops, askers)
+    found = table.search(ops[0].keys, wanted, low, high, inclusive)
+    answers = [shape.empty for _, shape in asked]
+    if not found:
+        return answers
+    pairs = _verified(table, ops[0].keys, wanted, _gathered(table, ops[0], found, askers))
+    if len(ops) > 1:
+        order = np.argsort(pairs.asking, kind="stable")
+        pairs = _Pairs(pairs.asking[order], payload.take_batch(pairs.theirs, order))
+    begins = np.cumsum([0] + [each.rows.num_rows for each in askers])
+    cuts = [0, pairs.asking.size] if len(askers) == 1 else np.searchsorted(pairs.asking, begins).tolist()
+    for number, each in enumerate(askers):
+        first, last = cuts[number], cuts[number + 1]
+        if first < last:
+            part = _Pairs(pairs.asking[first:last] - begins[number], pairs.theirs.slice(first, last - first))
+            _answer_shape(each, part, answers)
+    return answers
+
+
+def _by_shape(asked: Sequence[tuple[Question, Shape]]) -> list[_Askers]:
+    grouped: dict[Shape, list[int]] = {}
+    for place, (_, shape) in enumerate(asked):
+        grouped.setdefault(shape, []).append(place)
+    askers = []
+    for shape, places in grouped.items():
+        rows = [asking_rows(asked[place][0]) for place in places]
+        ends = np.cumsum([batch.num_rows for batch in rows]).tolist()
+        askers.append(_Askers(shape, places, rows[0] if len(rows) == 1 else pa.concat_batches(rows), ends))
+    return askers
+
+
+def asking_rows(op: Question) -> pa.RecordBatch:
+    """The rows of a question that ask."""
+    return op.rows if isinstance(op, Probe) else op.wanted
+
+
+def _together(columns: list[pa.Array]) -> pa.Array:
+    return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+
+
+def _bounds(ops: Sequence[Question], askers: Sequence[_Askers]) -> tuple[I64, I64, bool]:
+    """The least and the greatest position that each asking row sees, and whether the greatest is one of them."""
+    finds = [op for op in ops if isinstance(op, Find)]
+    if not finds:
+        places = [(each.rows, each.shape.bounds) for each in askers]
+        low = _together([rows.column(bounds[0]) for rows, bounds in places if bounds])
+        high = _together([rows.column(bounds[1]) for rows, bounds in places if bounds])
+        checks.check_probe_bounds(ops[0].table, low, high)
+        return keycodes.integers(low), keycodes.integers(high), False
+    lows, highs, counts = [], [], []
+    for place in (place for each in askers for place in each.places):
+        find = finds[place]
+        checks.check_find_bounds(find)
+        # Inclusive, because what is above all int64 cannot be said otherwise.
+        first, last = max(find.low, _INT64_MIN), min(find.high - 1, _INT64_MAX)
+        lows.append(first if first <= last else _INT64_MAX)
+        highs.append(last if first <= last else _INT64_MIN)
+        counts.append(find.wanted.num_rows)
+    return np.repeat(np.array(lows, np.int64), counts), np.repeat(np.array(highs, np.int64), counts), True
+
+
+def _numbers(askers: Sequence[_Askers]) -> I64:
+    """Of each asking row its number in its question."""
+    counts = np.concatenate([np.diff([0, *each.ends]) for each in askers])
+    numbers: I64 = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return numbers
+
+
+def _gathered(table: Table, first: Question, found: Sequence[Found], askers: Sequence[_Askers]) -> _Pairs:
+    """All pairs with the columns that any of the questions needs, and the keys if they must be compared."""
+    asking = np.concatenate([each.asking for each in found])
+    names = dict.fromkeys(name for each in askers for name in each.shape.needed)
+    if not table.indexes[first.keys]:
+        names |= dict.fromkeys(first.keys)
+    columns: dict[str, pa.Array] = {}
+    if isinstance(first, Find):
+        columns[POSITION] = pa.array(np.concatenate([each.positions for each in found]))
+        columns[KEY] = pa.array(_numbers(askers)[asking])
+    elif not names:
+        # Nobody wants a column of the table, but something must tell how many rows there are.
+        columns[KEY] = pa.array(asking)
+    if names:
+        rows = table.gather(found, list(names))
+        if not columns:
+            return _Pairs(asking, rows)
+        columns |= dict(zip(rows.schema.names, rows.columns, strict=True))
+    return _Pairs(asking, pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
+
+
+def _verified(table: Table, keys: tuple[str, ...], wanted: Sequence[pa.Array], pairs: _Pairs) -> _Pairs:
+    """Without the pairs that only collide. Looks at gathered rows: collisions are too rare to look before."""
+    if table.indexes[keys]:
+        return pairs
+    theirs = [pairs.theirs.column(name) for name in keys]
+    same = keycodes.equal_keys([payload.take(column, pairs.asking) for column in wanted], theirs)
+    if same.all():
+        return pairs
+    kept = np.flatnonzero(same)
+    return _Pairs(pairs.asking[kept], payload.take_batch(pairs.theirs, kept))
+
+
+def _answer_shape(askers: _Askers, pairs: _Pairs, answers: list[pa.RecordBatch]) -> None:
+    """Put the answers of a shape's questions in their places; those that stay empty are there already."""
+    shape, asking, theirs = askers.shape, pairs.asking, pairs.theirs
+    if shape.condition is not None:
+        mask = holds(shape.condition, _joined(shape.read, askers.rows, asking, theirs))
+        if not mask.all():
+            held = np.flatnonzero(mask)
+            if not held.size:
+                return
+            asking, theirs = asking[held], _held(shape.given, theirs, held)
+    rows = _joined(shape.given, askers.rows, asking, theirs)
+    if len(askers.places) == 1:
+        answers[askers.places[0]] = rows
+        return
+    first = 0
+    for place, last in zip(askers.places, np.searchsorted(asking, askers.ends).tolist(), strict=True):
+        if first < last:
+            answers[place] = rows.slice(first, last - first)
+        first = last
+
+
+def _held(columns: Columns, theirs: pa.RecordBatch, held: I64) -> pa.RecordBatch:
+    """Some of the rows, in the columns that are wanted."""
+    if not columns.theirs:
+        return theirs.slice(0, held.size)
+    return _take(theirs.select(columns.theirs), held, columns.plain)
+
+
+def _joined(columns: Columns, own: pa.RecordBatch, asking: I64, theirs: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns of the pairs."""
+    arrays = _take(own.select(columns.own), asking, columns.plain).columns if columns.own else []
+    if columns.theirs:
+        arrays += theirs.select(columns.theirs).columns
+    if not arrays:
+        return theirs.select([])
+    return pa.RecordBatch.from_arrays([arrays[place] for place in columns.order], schema=columns.schema)
+
+
+def _take(rows: pa.RecordBatch, places: I64, plain: bool) -> pa.RecordBatch:
+    return rows.take(pa.array(places)) if plain else payload.take_batch(rows, places)
