@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from node.core.walk import shape_of
+from node.core.queries.shape import shape_of
 from planner.model import Plan, PolicyName
 
 #: A measured round trip is one sample, and what is sent queues behind other things: allow for twice as much.

@@ -1,31 +1,16 @@
-"""What the halves of the algorithms and the replicas may ask of the query run they belong to."""
+"""What the halves of the algorithms may ask of the query they belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
-import pyarrow as pa
-
-from node.core.engine import Op, Question
+from node.core.arrangements.reduced import ReducedOwner
+from node.core.engine import Find, Probe
 from node.core.gate import Gate
 from node.core.limits import Limits
-from node.core.messages import (
-    AskMatches,
-    Carry,
-    Fetch,
-    Fetched,
-    KeyAnswer,
-    ReplicaSync,
-    Rows,
-    Sync,
-    TupleAnswer,
-)
-from node.core.walk import Walk
-
-#: Messages of a running query, between the sites that take part in it.
-Shipment = Sync | Carry | AskMatches | KeyAnswer | TupleAnswer | ReplicaSync | Fetch | Fetched
-Then = Callable[[pa.RecordBatch], None]
+from node.core.messages import AskMatches, Carry, Fetch, StepMessage
+from node.core.queries.shape import StepShape
+from node.core.queries.waiting import Waiting, Walk
 
 
 class Desk(Protocol):
@@ -35,14 +20,26 @@ class Desk(Protocol):
     gate: Gate
     limits: Limits
 
-    def run(self, op: Op) -> None:
-        """Give the engine something to do, after what it was given before."""
+    def now_us(self) -> int:
+        """What time it is."""
 
-    def ask(self, question: Question, then: Then) -> None:
-        """Ask the engine; its answers come in the order of the questions."""
+    def ask(self, question: Probe | Find, waiting: Waiting) -> int:
+        """Ask the engine; the number of the question. The walk is woken with the answer."""
 
-    def send(self, peer: str, message: Shipment | Rows) -> None:
+    def send(self, peer: str, message: StepMessage) -> None:
         """Give the link with ``peer`` a message, after those before."""
+
+    def fetch(self, step: StepShape, message: Fetch) -> None:
+        """Ask the stream's site for tuples of keys."""
 
     def advance(self, walk: Walk) -> None:
         """A walk has done a step, or lost its last row: on with it."""
+
+    def carried(self, message: Carry, step: StepShape) -> Walk:
+        """The walk that comes for a step; raises PeerProtocolError if it is not one."""
+
+    def check_times(self, message: AskMatches) -> None:
+        """Raises PeerProtocolError unless the times asked about are within the span."""
+
+    def reduced_owner(self, peer: str, copy: int) -> ReducedOwner | None:
+        """The owner's half of W' number ``copy`` at ``peer``; None if its holder closed it."""

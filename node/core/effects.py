@@ -11,6 +11,7 @@ from node.core.engine import Op
 from node.core.messages import LinkSeen, Message
 from node.core.sealer import Batch
 from node.core.ticks import Span
+from node.core.traffic import Cause
 from planner.model import JoinQuery
 from planner.stats import StreamProfile
 
@@ -33,6 +34,9 @@ class IgnoreReason(StrEnum):
     """Why something received was set aside without harm. Labels of a counter."""
 
     UNKNOWN_QUERY = "unknown query"
+    UNKNOWN_COPY = "unknown copy"
+    UNKNOWN_QUESTION = "unknown question"
+    WALK_OVER = "walk over"
     QUERY_ENDED = "query ended"
     DUPLICATE_WALK = "duplicate walk"
 
@@ -43,6 +47,33 @@ class Send:
 
     peer: str
     message: Message
+    #: What its bytes are counted for.
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBatch:
+    """Log a sealed batch of a stream, after those before; answered by BatchLogged. Nothing of it is used before."""
+
+    stream: str
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Read a stream's log from the batch on that has ``tick``; answered by one LogRead."""
+
+    reader: int
+    stream: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLog:
+    """Nobody asks for batches of a stream any more that end at or before ``tick``."""
+
+    stream: str
+    tick: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +165,9 @@ class BlamePeer:
 Effect = (
     BlamePeer
     | Send
+    | AppendBatch
+    | ReadLog
+    | TrimLog
     | ReadSource
     | MeasureStream
     | ReportStatistics

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from node.core.status import ProbeCounts, ReplicaStatus, StepRows, ViewCount
+from node.core.status import ProbeCounts, CopyStatus, StepRows, ViewCount
 
 
 @dataclass(slots=True)
@@ -15,7 +14,7 @@ class EndedQuery:
     views: list[ViewCount] = field(default_factory=list)
     probes: list[ProbeCounts] = field(default_factory=list)
     steps: list[StepRows] = field(default_factory=list)
-    replicas: list[ReplicaStatus] = field(default_factory=list)
+    copies: list[CopyStatus] = field(default_factory=list)
 
 
 class EndedQueries:
@@ -37,11 +36,6 @@ class EndedQueries:
                 del self._queries[next(iter(self._queries))]
         return query
 
-    def replicas_ended(self, halves: Iterable[ReplicaStatus]) -> None:
-        """Halves of replicas as they were at their end, which may be later than that of their query."""
-        for half in halves:
-            self.of(half.query_id).replicas.append(half)
-
     @property
     def views(self) -> list[ViewCount]:
         return [count for query in self._queries.values() for count in query.views]
@@ -55,5 +49,5 @@ class EndedQueries:
         return [rows for query in self._queries.values() for rows in query.steps]
 
     @property
-    def replicas(self) -> list[ReplicaStatus]:
-        return [half for query in self._queries.values() for half in query.replicas]
+    def copies(self) -> list[CopyStatus]:
+        return [half for query in self._queries.values() for half in query.copies]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from node.core.messages import Message
+from node.core.sealer import Batch
 from node.core.ticks import Span
 from planner.model import JoinQuery, Plan, StreamInfo
 from planner.stats import StreamProfile
@@ -25,6 +26,30 @@ class RowsArrived:
     ts: pa.Int64Array
     watermark: int | None
     ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLogged:
+    """All batches of a stream before this tick are in its log for good."""
+
+    stream: str
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Answers ReadLog: batches in order, at least one if there is any."""
+
+    reader: int
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailed:
+    """The log of a stream cannot be written or read."""
+
+    stream: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +166,9 @@ class ClockAdvanced:
 
 Event = (
     RowsArrived
+    | BatchLogged
+    | LogRead
+    | LogFailed
     | SourceFailed
     | ProbeFinished
     | EngineFailed

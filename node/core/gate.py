@@ -1,20 +1,50 @@
-"""When a walk may use a window, and when a window may forget: the two policies of DESIGN section 3.
+"""When a walk may look at an arrangement: the two policies of DESIGN section 3.
 
-``frontier`` waits for exactly what is needed, so no delay can make it wrong. ``delta`` is the
-paper's: a walk probes ``delta`` after its batch was sealed. It goes by the clock: event time runs with
-it, and clocks agree. A window forgets a tuple twice ``delta`` after it left: the paper says once, but
-SM-D1 probes V at t + delta and only then ships, so its rows are later than that at the window. When
-a delay exceeds delta the rows can be wrong, and each probe at which that was possible is counted.
+``frontier`` waits for exactly what is needed, so no delay can make it wrong. ``delta`` is the paper's: a walk looks
+``delta`` after its batch was sealed. It goes by the clock: event time runs with it, and clocks agree. Under it a lease
+lets a tuple go twice ``delta`` after it left its window: the paper says once, but SM-D1 looks at V at t + delta and
+only then ships, so its rows are later than that at the stream's site. When a delay exceeds delta the rows can be
+wrong, and each look at which that was possible is counted.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
-from node.core.ticks import TICK_END, TICK_MIN, tick_start
-from node.core.window import Action, WindowState
-from planner.model import TimeUnit
+from node.core.arrangements.lease import Lease
+from node.core.arrangements.progress import Progress
+from node.core.queries.waiting import Waiting
+
+
+class Arrangement(Protocol):
+    """What can be looked at."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is sealed."""
+        ...
+
+    def has_forgotten(self, lease: Lease, low_ts: int, include_ties: bool) -> bool:
+        """Whether rows at ``low_ts`` (query's unit) could see what is gone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Rows from ``low_ts`` to ``high_ts`` (query's unit) want to look at an arrangement."""
+
+    arrangement: Arrangement
+    lease: Lease
+    low_ts: int
+    high_ts: int
+    include_ties: bool
+
+    @property
+    def is_early(self) -> bool:
+        """Whether there may be tuples that they could see and that have not come."""
+        return self.lease.reach.newest(self.high_ts) >= self.arrangement.progress.sealed_ts
 
 
 class FrontierGate:
@@ -24,65 +54,50 @@ class FrontierGate:
     early = 0
     late = 0
 
-    def enter(
-        self, window: WindowState, low_ts: int, high_ts: int, include_ties: bool, sealed_at_us: int, action: Action
-    ) -> None:
-        """Do ``action`` when rows with event times from ``low_ts`` to ``high_ts`` may use the window."""
-        if high_ts < window.sealed_ts:
-            action()
-        else:
-            window.park(high_ts, action)
+    def enter(self, look: Look, waiting: Waiting) -> bool:
+        """Whether the walk may look now; if not, it waits."""
+        if not look.is_early:
+            return True
+        look.arrangement.progress.wait(look.lease.reach.newest(look.high_ts), waiting)
+        return False
 
-    def passed(self, window: WindowState, done: int) -> int | None:
-        """No row with an event time before this will use the window; None when nothing is known."""
-        return _done_ts(window, done)
+    def due(self, now_us: int) -> list[Waiting]:
+        """Walks that may look now because of the clock."""
+        return []
 
-    def on_clock(self) -> None:
-        """Time passed."""
+    @property
+    def waiting(self) -> list[Waiting]:
+        """Walks that wait for the clock."""
+        return []
 
 
 class DeltaGate:
     """Goes by the clock."""
 
-    def __init__(self, delta_us: int, unit: TimeUnit, now_us: Callable[[], int]) -> None:
+    def __init__(self, delta_us: int) -> None:
         self.delta_us = delta_us
         self.early = 0
         self.late = 0
-        self._delta = delta_us * unit // TimeUnit.US
-        self._now_us = now_us
-        self._due: list[tuple[int, int, Action]] = []
+        self._due: list[tuple[int, int, Look, Waiting]] = []
         self._count = 0
 
-    def enter(
-        self, window: WindowState, low_ts: int, high_ts: int, include_ties: bool, sealed_at_us: int, action: Action
-    ) -> None:
-        def go() -> None:
-            self.early += high_ts >= window.sealed_ts
-            oldest_visible, _ = window.axis.visible(low_ts, high_ts, include_ties)
-            self.late += window.knows_times and oldest_visible < window.kept_from
-            action()
-
-        heapq.heappush(self._due, (sealed_at_us + self.delta_us, self._count, go))
+    def enter(self, look: Look, waiting: Waiting) -> bool:
+        heapq.heappush(self._due, (waiting.walk.sealed_at_us + self.delta_us, self._count, look, waiting))
         self._count += 1
-        self.on_clock()
+        return False
 
-    def passed(self, window: WindowState, done: int) -> int | None:
-        # What the sink is done with has passed under any policy; nothing else tells W' of a time window.
-        passed = _done_ts(window, done)
-        if not TICK_MIN < window.frontier < TICK_END:
-            return passed
-        # The oldest row of a walk is a tick older than the end of its batch.
-        by_clock = window.sealed_ts - window.tau - 2 * self._delta
-        return by_clock if passed is None else max(passed, by_clock)
+    def due(self, now_us: int) -> list[Waiting]:
+        found = []
+        while self._due and self._due[0][0] <= now_us:
+            _, _, look, waiting = heapq.heappop(self._due)
+            self.early += look.is_early
+            self.late += look.arrangement.has_forgotten(look.lease, look.low_ts, look.include_ties)
+            found.append(waiting)
+        return found
 
-    def on_clock(self) -> None:
-        while self._due and self._due[0][0] <= self._now_us():
-            heapq.heappop(self._due)[2]()
+    @property
+    def waiting(self) -> list[Waiting]:
+        return [entry[3] for entry in sorted(self._due, key=lambda entry: entry[:2])]
 
 
 Gate = FrontierGate | DeltaGate
-
-
-def _done_ts(window: WindowState, done: int) -> int | None:
-    """The event time up to which the sink is done; None at the very beginning."""
-    return None if done <= TICK_MIN else tick_start(done, window.tau)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from node.core.limits import Limits
 from node.core.ticks import TICK_END, Span
-from node.core.walk import Walk
+from node.core.queries.waiting import Walk
 
 
 @dataclass(slots=True)

@@ -32,6 +32,7 @@ class HomeQuery:
         self._first_tick = TICK_MIN
         self._origins: list[int] = []
         self._rtt_us: dict[tuple[str, str], int] = {}
+        self._frontiers: dict[str, int] = {}
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
@@ -54,6 +55,8 @@ class HomeQuery:
         if answer.origin_ms is not None:
             self._origins.append(answer.origin_ms)
         self._rtt_us |= {(site, peer): rtt for peer, rtt in answer.rtt_us}
+        own = [ref.alias for ref in self.plan.query.streams if ref.stream.site == site]
+        self._frontiers |= {alias: tick for alias, tick in answer.frontiers if alias in own}
         if self._waiting:
             return None
         self.state = QueryState.RUNNING
@@ -64,7 +67,11 @@ class HomeQuery:
                 "(a recording is read once; with retain it is kept for later queries)"
             )
         return Start(
-            self.query_id, self._first_tick, min(self._origins, default=None), delta_us(self.plan, self._rtt_us)
+            self.query_id,
+            self._first_tick,
+            min(self._origins, default=None),
+            delta_us(self.plan, self._rtt_us),
+            tuple(sorted(self._frontiers.items())),
         )
 
     def done_moved(self, now_us: int) -> None:

@@ -12,7 +12,7 @@ from node.core.home import HomeQuery
 from node.core.limits import Limits
 from node.core.messages import Done, Drop, Prepared
 from node.core.outbox import Outbox
-from node.core.walk import Walk
+from node.core.queries.waiting import Walk
 
 
 class Issuer:
@@ -62,8 +62,9 @@ class Issuer:
 
     # -- rows ---------------------------------------------------------------------------------
 
-    def store(self, query_id: str, walk: Walk) -> None:
+    def store(self, walk: Walk) -> None:
         """A walk is over, with its result rows: have them kept, once."""
+        query_id = walk.query_id
         home = self.homes.get(query_id)
         if home is None or home.sink is None or walk.head not in home.sink.heads:
             raise PeerProtocolError(f"query {query_id} requires rows of its heads, at its sink; got {walk.head!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.core.ticks import Span
+from planner.copies import RunningCopy
 from planner.model import FRONTIER_POLICY, Policy, Sequence, StreamInfo
 from planner.stats import StreamProfile
 
@@ -38,6 +39,8 @@ class Profiles:
     profiles: tuple[tuple[str, StreamProfile], ...]
     missing: tuple[tuple[str, str], ...] = ()
     links: tuple[LinkSeen, ...] = ()
+    #: Copies that run already of the streams that were asked about.
+    copies: tuple[RunningCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Prepared:
     origin_ms: int | None
     #: Round trips (microseconds) that the site has measured to others: home derives delta from them.
     rtt_us: tuple[tuple[str, int], ...] = ()
+    #: By alias, how far the site's streams were sealed: from there on it forgets nothing that the query may want.
+    frontiers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class Start:
     origin_ms: int | None
     #: What the ``delta`` policy goes by; 0 under ``frontier``.
     delta_us: int = 0
+    #: By alias, how far the streams were sealed when their sites were prepared.
+    frontiers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +106,54 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
-    """SP-S: a batch of a stream, in full, for the copy of its window at the receiver. Empty is a heartbeat.
+class OpenCopy:
+    """From holder to owner: keep me a copy, number ``copy``, of what ``spec`` says, from ``tick`` on.
 
-    Where the walks of that stream start at the receiver, it starts one.
+    It is for what the query needs as its need number ``need``. What is to be kept does not depend on the query: others
+    may use the copy too, and may outlive it.
     """
 
     query_id: str
-    alias: str
-    span: Span
+    copy: int
+    need: int
+    tick: int
+    spec: RunningCopy
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCopy:
+    """From holder to owner: the query uses, for its need number ``need``, a copy that is there already."""
+
+    query_id: str
+    copy: int
+    need: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCopy:
+    """From holder to owner: nobody uses this copy any more."""
+
+    copy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """From owner to holder: what happened to a copy's view since the last one. A heartbeat if nothing did.
+
+    The copy is now sealed up to ``frontier``, and what is before the position ``before`` is gone. Keys are born first
+    (v_J), then die (v_C, as a delta: slots whose count fell to zero). ``rows`` has the new tuples: all of them for
+    a full copy, those of keys that were asked for (s_F) for M.
+    """
+
+    copy: int
+    frontier: int
+    before: int
+    #: Full copies only, because walks may start there: when the batch was sealed.
     sealed_at_us: int
+    #: Count windows only: event times of all new tuples, so that the holder can number them.
+    times: bytes
+    born: bytes
+    dead: bytes
     rows: bytes
 
 
@@ -139,6 +184,8 @@ class AskMatches:
     sealed_at_us: int
     low_ts: int
     high_ts: int
+    #: SM-S1: the copy that the tuples are for; 0 for SM-D2.
+    copy: int
     keys: bytes
     known: bytes = b""
 
@@ -156,41 +203,24 @@ class KeyAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TupleAnswer:
-    """SM-S1: the matching tuples that the receiver does not have yet."""
+    """SM-S1: the matching tuples that the receiver does not have yet.
+
+    It has two addresses: the tuples are for the copy, whatever became of the walk that goes on with them.
+    """
 
     query_id: str
     head: str
     span: Span
     step: int
+    copy: int
     rows: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaSync:
-    """What happened to a window since the last one, for a copy that is not full. A heartbeat if nothing did.
-
-    ``replica`` is its number in the plan. The copy is now sealed up to ``frontier``, and what is before
-    the position ``before`` is gone. Keys are born first (v_J), then die (v_C, as a delta: slots whose
-    count fell to zero); ``full`` has the new tuples of keys that were asked for (s_F).
-    """
-
-    query_id: str
-    replica: int
-    frontier: int
-    before: int
-    #: Count windows only: event times of all new tuples, so that the holder can number them.
-    times: bytes
-    born: bytes
-    dead: bytes
-    full: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
     """SM-S2: all tuples of these keys, named by their slots as they were after ``seen`` syncs."""
 
-    query_id: str
-    replica: int
+    copy: int
     seen: int
     slots: bytes
 
@@ -199,27 +229,8 @@ class Fetch:
 class Fetched:
     """SM-S2: answers one Fetch; answers come in the order of the questions."""
 
-    query_id: str
-    replica: int
+    copy: int
     rows: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Attach:
-    """From owner to holder: this replica of the query is that of another query, ``host``, and synced as such."""
-
-    query_id: str
-    replica: int
-    host: str
-    host_replica: int
-
-
-@dataclass(frozen=True, slots=True)
-class Detach:
-    """From owner to holder: nothing more will come for this replica of the query, nor will another attach to it."""
-
-    query_id: str
-    replica: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +252,8 @@ class Done:
     frontiers: tuple[tuple[str, int], ...]
 
 
-Message = (
+#: Messages about a query: they name it.
+QueryMessage = (
     AskProfile
     | Profiles
     | Prepare
@@ -250,19 +262,27 @@ Message = (
     | Start
     | Drop
     | Failed
-    | Sync
+    | OpenCopy
+    | LeaseCopy
     | Carry
     | AskMatches
     | KeyAnswer
     | TupleAnswer
-    | ReplicaSync
-    | Fetch
-    | Fetched
-    | Attach
-    | Detach
     | Rows
     | Done
 )
+#: Messages about a copy, whichever queries use it.
+CopyMessage = CloseCopy | Sync | Fetch | Fetched
+Message = QueryMessage | CopyMessage
+#: Messages of a query's steps, from one half to the other.
+StepMessage = Carry | AskMatches | KeyAnswer | TupleAnswer
+
+
+def subject_of(message: Message) -> str:
+    """What a message is about, for people."""
+    if isinstance(message, CloseCopy | Sync | Fetch | Fetched):
+        return f"{type(message).__name__} of copy {message.copy}"
+    return f"{type(message).__name__} of query {message.query_id}"
 
 
 def payload_bytes(message: Message) -> int:

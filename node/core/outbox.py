@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from node.core.effects import Effect, IgnoreReason, NoteIgnored, Send
-from node.core.messages import Message
+from node.core.messages import Message, subject_of
+from node.core.traffic import Cause, cause_of
 
 
 class Outbox:
@@ -25,16 +26,16 @@ class Outbox:
         """Ask the world for something, after what was asked before."""
         self._effects.append(effect)
 
-    def send(self, peer: str, message: Message) -> None:
-        """Send a message, which may be to this very site."""
+    def send(self, peer: str, message: Message, cause: Cause | None = None) -> None:
+        """Send a message, which may be to this very site. What it is for is seen from it, unless it is about a copy."""
         if peer == self.site:
             self._here.append(message)
         else:
-            self._effects.append(Send(peer, message))
+            self._effects.append(Send(peer, message, cause or cause_of(message)))
 
     def ignore(self, reason: IgnoreReason, message: Message) -> None:
         """Note that a message was set aside without harm."""
-        self.do(NoteIgnored(reason, f"{type(message).__name__} of query {message.query_id}"))
+        self.do(NoteIgnored(reason, subject_of(message)))
 
     def sent_to(self) -> frozenset[str]:
         """The sites that get a message in this turn anyway."""

@@ -8,7 +8,7 @@ from node.core.engine import TS
 from node.core.ship_all import ShipAllMeter
 from node.core.status import StepRows, ViewCount
 from node.core.ticks import TICK_END
-from node.core.walk import Walk
+from node.core.queries.waiting import Walk
 from planner.model import Plan, TimeUnit
 
 

@@ -36,6 +36,8 @@ class Batch:
     rows: pa.RecordBatch
     #: Event time of each row, ascending, in the stream's unit.
     ts: Times
+    #: The number of its first tuple in the stream.
+    first: int = 0
 
 
 class Sealer:
@@ -49,6 +51,7 @@ class Sealer:
         self._open: list[tuple[pa.RecordBatch, Times]] = []
         #: The next tick to be sealed.
         self.frontier = TICK_MIN
+        self._sealed_rows = 0
 
     @property
     def open_rows(self) -> int:
@@ -90,7 +93,8 @@ class Sealer:
         span = Span(self.frontier, frontier)
         self.frontier = frontier
         rows, times = self._take_before(tick_start(frontier, self._tau))
-        return Batch(span, rows, times)
+        first, self._sealed_rows = self._sealed_rows, self._sealed_rows + rows.num_rows
+        return Batch(span, rows, times, first)
 
     def _frontier_at(self, watermark: int | None, ended: bool) -> int:
         if ended:

@@ -1,4 +1,4 @@
-"""What a query's parts at a site say about themselves, for people and for stats.json."""
+"""What a site's arrangements and queries say about themselves, for people and for stats.json."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from enum import StrEnum
 
 from planner.algorithms import CopyKind
 
-ReplicaKind = CopyKind
 
-
-class ReplicaRole(StrEnum):
-    """The two halves of a replica."""
+class CopyRole(StrEnum):
+    """The two halves of a copy."""
 
     OWNER = "owner"
     HOLDER = "holder"
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaStatus:
-    """One half of a replica."""
+class CopyStatus:
+    """One half of a copy."""
 
+    #: The query that has used it for longest.
     query_id: str
     alias: str
-    kind: ReplicaKind
-    role: ReplicaRole
+    kind: CopyKind
+    role: CopyRole
     #: The site of the other half.
     peer: str
     #: Sealed up to this tick, as far as this half knows.
@@ -33,12 +32,24 @@ class ReplicaStatus:
     keys: int
     #: Full tuples that were ever shipped, as the owner or the holder counts them.
     tuples: int
-    #: Memory of this half's bookkeeping; the tuples themselves are counted with the windows.
+    #: Memory of this half's bookkeeping; the tuples themselves are counted with the tables.
     nbytes: int
-    #: How often it was started again from its window.
-    restarts: int
     #: Other queries that use it too.
     users: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """The rows of a stream, or of a full copy, that the engine holds for queries."""
+
+    name: str
+    stream: str
+    #: The keys of its indexes.
+    indexes: tuple[tuple[str, ...], ...]
+    frontier: int
+    #: Walks that wait for it to be sealed further.
+    waiting: int
+    users: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the bytes of a query are for: which step of which head, which replica, or rows for the sink.
+"""What the bytes of a query are for: which step of which head, which copy, or rows for the sink.
 
 Messages are counted as they leave, compressed, each with its own bytes (``node.codec`` keeps them apart) and
 with its share of what frames them: a shipment's framing is divided evenly among the frames in it. What is
@@ -13,11 +13,13 @@ from enum import StrEnum
 from node.core.messages import (
     AskMatches,
     Carry,
+    CloseCopy,
     Fetch,
     Fetched,
     KeyAnswer,
+    LeaseCopy,
     Message,
-    ReplicaSync,
+    OpenCopy,
     Rows,
     Sync,
     TupleAnswer,
@@ -28,14 +30,14 @@ class Purpose(StrEnum):
     """What a message belongs to."""
 
     STEP = "step"
-    REPLICA = "replica"
+    COPY = "copy"
     RESULTS = "results"
     CONTROL = "control"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cause:
-    """Why bytes were sent. ``name`` is the head, or the alias of a full copy; ``number`` a step's, or a replica's."""
+    """Why bytes were sent. ``name`` is the head; ``number`` that of a step, or of a copy among the query's needs."""
 
     query_id: str
     purpose: Purpose
@@ -53,19 +55,18 @@ class Sent:
 
 
 def cause_of(message: Message) -> Cause:
-    """What a message belongs to."""
-    query_id = message.query_id
+    """What a message belongs to, as far as it says so itself."""
     match message:
         case Carry() | AskMatches() | KeyAnswer() | TupleAnswer():
-            return Cause(query_id, Purpose.STEP, message.head, message.step)
-        case Sync():
-            return Cause(query_id, Purpose.REPLICA, message.alias)
-        case ReplicaSync() | Fetch() | Fetched():
-            return Cause(query_id, Purpose.REPLICA, "", message.replica)
+            return Cause(message.query_id, Purpose.STEP, message.head, message.step)
+        case OpenCopy() | LeaseCopy():
+            return Cause(message.query_id, Purpose.COPY, "", message.need)
         case Rows():
-            return Cause(query_id, Purpose.RESULTS, message.head)
+            return Cause(message.query_id, Purpose.RESULTS, message.head)
+        case CloseCopy() | Sync() | Fetch() | Fetched():
+            return Cause("", Purpose.COPY)
         case _:
-            return Cause(query_id, Purpose.CONTROL)
+            return Cause(message.query_id, Purpose.CONTROL)
 
 
 class Traffic:

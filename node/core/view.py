@@ -14,7 +14,7 @@ from node.core.errors import QueryFailedError, invariant
 from node.core.evaluate import holds
 from node.core.hashing import I64
 from node.core.payload import take_batch
-from node.core.ticks import Span
+from node.core.ticks import Span, tick_start
 from planner.model import Expr, JoinQuery
 
 
@@ -44,6 +44,15 @@ class SealedRows:
 
     def __len__(self) -> int:
         return self.rows.num_rows
+
+    def after(self, tick: int, tau: int) -> SealedRows:
+        """What of it is at or after a tick."""
+        if tick <= self.span.first:
+            return self
+        skip = int(np.searchsorted(self.ts, tick_start(tick, tau)))
+        span = Span(tick, self.span.end)
+        first = self.first + skip
+        return SealedRows(self.stream, span, self.rows.slice(skip), self.ts[skip:], first, self.sealed_at_us)
 
     def passing(self, condition: Expr | None, from_ts: int) -> I64:
         """The places of the rows from an event time on that pass a filter, whose columns the stream's name qualifies."""

@@ -2,84 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
-import pyarrow as pa
 
-from node.core.desk import Desk
+from node.core.algorithms.half import Half, HalfSite
+from node.core.arrangements.copy import NUMBERS_MAX
+from node.core.arrangements.table import RowTable
+from node.core.engine import Find
 from node.core.errors import PeerProtocolError
+from node.core.gate import Arrangement
 from node.core.hashing import I64
 from node.core.ints import decode_ints, encode_ints
 from node.core.keybook import KeyBook
 from node.core.keytable import distinct
 from node.core.messages import AskMatches, KeyAnswer, TupleAnswer
 from node.core.payload import take_batch
-from node.core.replicas.half import NUMBERS_MAX
-from node.core.rows import decode_rows, encode_rows
-from node.core.stored import StoredWindow
-from node.core.walk import StepShape, Walk
+from node.core.queries.shape import StepShape
+from node.core.queries.waiting import Asked, Sought, Stage, Waiting, Walk
+from node.core.rows import decode_rows, empty_batch, encode_rows
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A walk whose keys are asked about; ``key_of`` is the key of each row, as a place among those."""
+class AskingSource(Half):
+    """At the carry's site: the walks of one step that wait for an answer."""
 
-    walk: Walk
-    keys: int
-    key_of: I64
+    def __init__(self, site: HalfSite, step: StepShape, at_source: bool) -> None:
+        super().__init__(site, step, at_source)
+        self._waiting: dict[int, Waiting] = {}
+        self._book = KeyBook(step.key_schema, site.desk.limits)
 
+    @property
+    def waiting(self) -> list[Waiting]:
+        return list(self._waiting.values())
 
-class Asking:
-    """The walks of one step that wait for an answer, at the source."""
-
-    def __init__(self, desk: Desk, step: StepShape) -> None:
-        self._desk = desk
-        self._step = step
-        self._asked: dict[int, Asked] = {}
-        self._book = KeyBook(step.key_schema, desk.limits)
-
-    def __len__(self) -> int:
-        return len(self._asked)
-
-    def ask(self, walk: Walk) -> None:
+    def ask(self, walk: Walk, copy: int) -> None:
         """Ship the distinct keys of a walk (K)."""
         step = self._step
         rows, key_of = distinct(step.keys_of(walk.rows))
-        keys = take_batch(walk.rows.select(step.carry_keys), rows)
+        keys = take_batch(walk.rows.select(list(step.carry_keys)), rows)
         numbers = self._book.numbers_of(keys)
         order, known = _known_first(numbers)
         new = take_batch(keys, order[known:])
         self._book.note(numbers[order[:known]], new)
-        self._asked[walk.span.first] = Asked(walk, len(rows), np.argsort(order)[key_of])
+        asked = Asked(len(rows), np.argsort(order)[key_of])
+        cause = f"{step.owner} to say which of {len(rows)} keys match"
+        self._waiting[walk.span.first] = self.wait_for(walk, Stage.ANSWER, cause, asked)
         low_ts, high_ts = walk.times
         message = AskMatches(
-            self._desk.query_id,
+            walk.query_id,
             walk.head,
             walk.span,
             walk.step,
             walk.sealed_at_us,
             low_ts,
             high_ts,
+            copy,
             encode_rows(new),
             encode_ints(numbers[order[:known]]),
         )
         self._desk.send(step.owner, message)
 
-    def answered(self, message: KeyAnswer | TupleAnswer) -> Asked:
+    def take_waiting(self, message: KeyAnswer | TupleAnswer) -> Waiting:
         """The walk that the answer is for."""
-        asked = self._asked.get(message.span.first)
-        if asked is None or asked.walk.span != message.span:
+        waiting = self._waiting.get(message.span.first)
+        if waiting is None or waiting.walk.span != message.span:
             raise PeerProtocolError(
                 f"query {message.query_id} requires answers to what was asked; got {message.head!r} {message.span}"
             )
-        return self._asked.pop(message.span.first)
+        return self._waiting.pop(message.span.first)
 
     def on_done(self, tick: int) -> None:
-        """The sink is done with the head's walks before ``tick``: some of them ended without an answer."""
-        for first in [first for first, asked in self._asked.items() if asked.walk.span.end <= tick]:
-            del self._asked[first]
+        """Some walks end at the stream's site, without an answer."""
+        for first in [first for first, waiting in self._waiting.items() if waiting.walk.span.end <= tick]:
+            del self._waiting[first]
 
 
 def _known_first(numbers: I64) -> tuple[I64, int]:
@@ -88,34 +81,43 @@ def _known_first(numbers: I64) -> tuple[I64, int]:
     return np.lexsort((numbers, new)), len(numbers) - int(new.sum())
 
 
-def find_matches(
-    step: StepShape,
-    window: StoredWindow,
-    book: KeyBook,
-    desk: Desk,
-    message: AskMatches,
-    then: Callable[[int, pa.RecordBatch], None],
-    looking: Callable[[], None] | None = None,
-) -> None:
-    """At the stream's site: the tuples that match, once the window has them all; ``then(keys asked, tuples)``.
+class FindingDestination(Half):
+    """At the stream's site: finds the tuples with the keys that are asked about, once all are there."""
 
-    ``looking`` is told when the search begins.
-    """
-    keys = book.read(decode_ints(message.known, NUMBERS_MAX), decode_rows(message.keys, step.key_schema))
-    if not keys.num_rows:
-        raise PeerProtocolError(f"query {message.query_id} requires keys to look for; got none")
+    def __init__(self, site: HalfSite, step: StepShape, at_source: bool) -> None:
+        super().__init__(site, step, at_source)
+        self._book = KeyBook(step.key_schema, site.desk.limits)
 
-    def find() -> None:
-        low, high = window.state.axis.visible(message.low_ts, message.high_ts, step.include_ties)
+    @property
+    def table(self) -> RowTable:
+        assert isinstance(self._site.window, RowTable)
+        return self._site.window
+
+    def seek(self, message: AskMatches, arrangement: Arrangement) -> None:
+        """Take a question; it waits until ``arrangement`` is sealed far enough."""
+        step = self._step
+        known = decode_ints(message.known, NUMBERS_MAX)
+        keys = self._book.read(known, decode_rows(message.keys, step.key_schema))
+        if not keys.num_rows:
+            raise PeerProtocolError(f"query {message.query_id} requires keys to look for; got none")
+        rows = empty_batch(step.carry_schema)
+        walk = Walk(
+            message.query_id, self.lease.generation, message.head, message.span, message.sealed_at_us, message.step, rows
+        )
+        sought = Sought(keys, message.low_ts, message.high_ts, message.copy)
+        cause = f"{arrangement.progress.name} to be sealed"
+        self.pass_gate(arrangement, message.low_ts, message.high_ts, self.wait_for(walk, Stage.GATE, cause, sought))
+
+    def find(self, waiting: Waiting, columns: tuple[str, ...]) -> None:
+        """Have the engine find the tuples with the keys of a question."""
+        sought, step = waiting.detail, self._step
+        assert isinstance(sought, Sought)
+        low, high = self.table.visible(self.lease, sought.low_ts, sought.high_ts, step.include_ties)
         # Under policy delta some of it may be forgotten; what is forgotten must not be found by chance.
-        low = max(low, window.state.kept_from)
-        if looking is not None:
-            looking()
-        window.find(keys, low, high, lambda rows: then(keys.num_rows, rows))
+        low = max(low, self.table.kept_from)
+        reach = self.lease.reach
+        find = Find(self.table.name, step.keys, sought.keys, low, high, reach.stream, reach.filter, columns)
+        cause = f"tuples with {sought.keys.num_rows} keys to be found"
+        op_id = self._desk.ask(find, self.wait_for(waiting.walk, Stage.FIND, cause, sought))
+        self.table.hold(op_id, low)
 
-    desk.gate.enter(window.state, message.low_ts, message.high_ts, step.include_ties, message.sealed_at_us, find)
-
-
-def walk_of(message: AskMatches, rows: pa.RecordBatch) -> Walk:
-    """The walk that is asked about, with other rows."""
-    return Walk(message.head, message.span, message.sealed_at_us, message.step, rows)

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from node.core.desk import Desk
-from node.core.stored import StoredWindow
-from node.core.walk import StepShape, Walk
+import pyarrow as pa
+
+from node.core.algorithms.half import Half
+from node.core.arrangements.table import RowTable
+from node.core.messages import Carry, StepMessage
+from node.core.queries.waiting import Waiting, Walk
 
 
-class LocalProbe:
-    """Joins walks with a window that is here, once it is sealed far enough."""
-
-    def __init__(self, desk: Desk, step: StepShape, window: StoredWindow) -> None:
-        self._desk = desk
-        self._step = step
-        self._window = window
-
-    def borrow(self, window: StoredWindow) -> None:
-        """From now on use another query's copy."""
-        self._window = window
+class LocalProbe(Half):
+    """Joins walks with a table that is here, once it is sealed far enough."""
 
     def arrive(self, walk: Walk) -> None:
-        self._window.enter(walk, self._step, lambda: self._probe(walk))
+        self.enter(walk, self._table)
 
-    def _probe(self, walk: Walk) -> None:
-        self._window.probe(walk.rows, self._step, lambda rows: self._desk.advance(walk.joined(rows)))
+    def opened(self, waiting: Waiting) -> None:
+        self.probe(waiting.walk, waiting.walk.rows, self._table)
+
+    def answered(self, waiting: Waiting, rows: pa.RecordBatch) -> None:
+        self._desk.advance(waiting.walk.joined(rows))
+
+    @property
+    def _table(self) -> RowTable:
+        assert isinstance(self._site.window, RowTable)
+        return self._site.window
+
+
+class CarriedProbe(LocalProbe):
+    """The same for walks that come from another site."""
+
+    def on_message(self, peer: str, message: StepMessage) -> None:
+        if not isinstance(message, Carry):
+            super().on_message(peer, message)
+            return
+        self.arrive(self._desk.carried(message, self._step))

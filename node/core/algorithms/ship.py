@@ -1,19 +1,17 @@
-"""SP-D's half at the source: the walk goes to the stream's site as it is."""
+"""Walks that go to the stream's site."""
 
 from __future__ import annotations
 
+from node.core.algorithms.half import Half
 from node.core.desk import Desk
 from node.core.messages import Carry
+from node.core.queries.shape import StepShape
+from node.core.queries.waiting import Walk
 from node.core.rows import encode_rows
-from node.core.walk import StepShape, Walk
 
 
-class ShipSource:
+class ShipSource(Half):
     """Ships whole walks."""
-
-    def __init__(self, desk: Desk, step: StepShape) -> None:
-        self._desk = desk
-        self._step = step
 
     def arrive(self, walk: Walk) -> None:
         ship(self._desk, self._step, walk)

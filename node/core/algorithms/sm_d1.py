@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 
+from node.core.algorithms.half import Half
+from node.core.algorithms.probe import CarriedProbe as Destination
 from node.core.algorithms.ship import ship
-from node.core.borrowed import BorrowedKeys
-from node.core.desk import Desk
+from node.core.arrangements.keys import KeysHolder
 from node.core.payload import take_batch
-from node.core.replicas.keys import KeysHolder
-from node.core.walk import StepShape, Walk
+from node.core.queries.waiting import Waiting, Walk
+
+__all__ = ["Destination", "Source"]
 
 
-class Source:
-    """At the carry's site, with V. The other half is a ``LocalProbe``."""
-
-    def __init__(self, desk: Desk, step: StepShape, replica: KeysHolder) -> None:
-        self._desk = desk
-        self._step = step
-        self._replica: KeysHolder | BorrowedKeys = replica
+class Source(Half):
+    """At the carry's site, with V."""
 
     def arrive(self, walk: Walk) -> None:
-        self._replica.enter(self._desk, walk, self._step, lambda: self._filter(walk))
+        self.enter(walk, self._keys)
 
-    def borrow(self, replica: BorrowedKeys) -> None:
-        """From now on use another query's V."""
-        self._replica = replica
-
-    def _filter(self, walk: Walk) -> None:
-        found = np.flatnonzero(self._replica.table.find(self._step.keys_of(walk.rows)) >= 0)
+    def opened(self, waiting: Waiting) -> None:
+        walk = waiting.walk
+        found = np.flatnonzero(self._keys.table.find(self._step.keys_of(walk.rows)) >= 0)
         reduced = walk.narrowed(take_batch(walk.rows, found))
         if len(found):
             ship(self._desk, self._step, reduced)
         else:
             self._desk.advance(reduced)
+
+    @property
+    def _keys(self) -> KeysHolder:
+        assert isinstance(self._site.window, KeysHolder)
+        return self._site.window

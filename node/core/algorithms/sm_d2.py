@@ -1,36 +1,36 @@
-"""SM-D2 (Algorithm 6): keys go out, a bitmap comes back, matching rows are shipped and joined at the stream's site."""
+"""SM-D2 (Algorithm 6): keys go out, a bitmap comes back, matching rows are shipped and joined at the stream's site.
+
+The paper keeps the tuples that were found (Temp) for the rows that come for them. Here they are still in the stream's
+table, since the walk is not done, and are joined there.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from node.core.algorithms.asking import Asking, find_matches, walk_of
+from node.core.algorithms.asking import AskingSource, FindingDestination
 from node.core.algorithms.ship import ship
-from node.core.desk import Desk
 from node.core.engine import KEY
 from node.core.errors import PeerProtocolError
-from node.core.keybook import KeyBook
-from node.core.messages import AskMatches, KeyAnswer
+from node.core.messages import AskMatches, Carry, KeyAnswer, StepMessage
 from node.core.payload import take_batch
-from node.core.rows import empty_batch
-from node.core.stored import StoredWindow
-from node.core.walk import StepShape, Walk
+from node.core.queries.waiting import Asked, Sought, Stage, Waiting, Walk
 
 
-class Source:
+class Source(AskingSource):
     """At the carry's site."""
 
-    def __init__(self, desk: Desk, step: StepShape) -> None:
-        self._desk = desk
-        self._step = step
-        self.asking = Asking(desk, step)
-
     def arrive(self, walk: Walk) -> None:
-        self.asking.ask(walk)
+        self.ask(walk, 0)
 
-    def on_matches(self, message: KeyAnswer) -> None:
-        asked = self.asking.answered(message)
+    def on_message(self, peer: str, message: StepMessage) -> None:
+        if not isinstance(message, KeyAnswer):
+            super().on_message(peer, message)
+            return
+        waiting = self.take_waiting(message)
+        asked, walk = waiting.detail, waiting.walk
+        assert isinstance(asked, Asked)
         if len(message.matches) != -(-asked.keys // 8):
             raise PeerProtocolError(
                 f"query {message.query_id} requires a bit for each of {asked.keys} keys; got more or fewer"
@@ -38,48 +38,39 @@ class Source:
         bits = np.unpackbits(np.frombuffer(message.matches, np.uint8), count=asked.keys).astype(np.bool_)
         if not bits.any():
             raise PeerProtocolError(f"query {message.query_id} requires an answer only when a key matches; got none")
-        walk = asked.walk
         ship(self._desk, self._step, walk.narrowed(take_batch(walk.rows, np.flatnonzero(bits[asked.key_of]))))
 
 
-class Destination:
-    """At the stream's site. The tuples that were found (Temp) are kept for the rows that come for them."""
+class Destination(FindingDestination):
+    """At the stream's site."""
 
-    def __init__(self, desk: Desk, step: StepShape, window: StoredWindow) -> None:
-        self._desk = desk
-        self._step = step
-        self._window = window
-        self._book = KeyBook(step.key_schema, desk.limits)
-        self._temp: dict[int, pa.RecordBatch] = {}
+    def on_message(self, peer: str, message: StepMessage) -> None:
+        match message:
+            case AskMatches():
+                self._desk.check_times(message)
+                self.seek(message, self.table)
+            case Carry():
+                self.enter(self._desk.carried(message, self._step), self.table)
+            case _:
+                super().on_message(peer, message)
 
-    def __len__(self) -> int:
-        return len(self._temp)
+    def opened(self, waiting: Waiting) -> None:
+        if waiting.detail is None:
+            self.probe(waiting.walk, waiting.walk.rows, self.table)
+        else:
+            self.find(waiting, ())
 
-    def on_ask(self, message: AskMatches) -> None:
-        find_matches(
-            self._step,
-            self._window,
-            self._book,
-            self._desk,
-            message,
-            lambda keys, rows: self._answer(message, keys, rows),
-        )
-
-    def _answer(self, message: AskMatches, keys: int, rows: pa.RecordBatch) -> None:
+    def answered(self, waiting: Waiting, rows: pa.RecordBatch) -> None:
+        walk = waiting.walk
+        if waiting.stage is Stage.ENGINE:
+            self._desk.advance(walk.joined(rows))
+            return
+        assert isinstance(waiting.detail, Sought)
         if not rows.num_rows:
             # The walk ends here; its source learns of it when the sink is done with it.
-            self._desk.advance(walk_of(message, empty_batch(self._step.carry_schema)))
+            self._desk.advance(walk)
             return
-        self._temp[message.span.first] = rows.select(self._step.window_schema.names)
-        bits = np.zeros(keys, np.bool_)
+        bits = np.zeros(waiting.detail.keys.num_rows, np.bool_)
         bits[rows.column(KEY).to_numpy()] = True
-        answer = KeyAnswer(message.query_id, message.head, message.span, message.step, np.packbits(bits).tobytes())
+        answer = KeyAnswer(walk.query_id, walk.head, walk.span, walk.step, np.packbits(bits).tobytes())
         self._desk.send(self._step.source, answer)
-
-    def arrive(self, walk: Walk) -> None:
-        """The rows whose keys match."""
-        temp = self._temp.pop(walk.span.first, None)
-        if temp is None:
-            raise PeerProtocolError(f"query {self._desk.query_id} requires keys before rows; got {walk.span} without")
-        name = f"temp/{walk.head}/{walk.span.first}"
-        self._window.probe_temp(temp, name, walk.rows, self._step, lambda rows: self._desk.advance(walk.joined(rows)))

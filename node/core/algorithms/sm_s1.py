@@ -5,63 +5,72 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from node.core.algorithms.asking import Asking, find_matches
-from node.core.desk import Desk
-from node.core.engine import TS
+from node.core.algorithms.asking import AskingSource, FindingDestination
+from node.core.arrangements.copy import ROWS_AXIS, with_times
+from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
+from node.core.engine import POSITION
 from node.core.errors import PeerProtocolError
-from node.core.keybook import KeyBook
-from node.core.messages import AskMatches, TupleAnswer
+from node.core.messages import AskMatches, StepMessage, TupleAnswer
 from node.core.payload import take_batch
-from node.core.replicas.reduced import ReducedHolder, ReducedOwner
-from node.core.rows import decode_rows, encode_rows
-from node.core.stored import StoredWindow
-from node.core.walk import StepShape, Walk
+from node.core.queries.waiting import Sought, Waiting, Walk
+from node.core.rows import encode_rows
 
 
-class Source:
+class Source(AskingSource):
     """At the carry's site, with W'."""
 
-    def __init__(self, desk: Desk, step: StepShape, replica: ReducedHolder) -> None:
-        self._desk = desk
-        self._step = step
-        self._replica = replica
-        self.asking = Asking(desk, step)
-
     def arrive(self, walk: Walk) -> None:
-        self.asking.ask(walk)
+        self.ask(walk, self._copy.number)
 
-    def on_tuples(self, message: TupleAnswer) -> None:
-        rows = decode_rows(message.rows, self._step.window_schema)
-        if rows.column(TS).null_count:
-            raise PeerProtocolError(f"query {message.query_id} requires tuples with positions; got some without")
-        walk = self.asking.answered(message).walk
-        self._replica.take(rows)
-        self._replica.window.probe(walk.rows, self._step, lambda joined: self._desk.advance(walk.joined(joined)))
+    def on_message(self, peer: str, message: StepMessage) -> None:
+        """The tuples of an answer are in W' already."""
+        if not isinstance(message, TupleAnswer):
+            super().on_message(peer, message)
+            return
+        walk = self.take_waiting(message).walk
+        self.probe(walk, walk.rows, self._copy)
+
+    def answered(self, waiting: Waiting, rows: pa.RecordBatch) -> None:
+        self._desk.advance(waiting.walk.joined(rows))
+
+    @property
+    def _copy(self) -> ReducedHolder:
+        assert isinstance(self._site.window, ReducedHolder)
+        return self._site.window
 
 
-class Destination:
+class Destination(FindingDestination):
     """At the stream's site."""
 
-    def __init__(self, desk: Desk, step: StepShape, window: StoredWindow, replica: ReducedOwner) -> None:
-        self._desk = desk
-        self._step = step
-        self._window = window
-        self._book = KeyBook(step.key_schema, desk.limits)
-        self._replica = replica
+    def on_message(self, peer: str, message: StepMessage) -> None:
+        if not isinstance(message, AskMatches):
+            super().on_message(peer, message)
+            return
+        self._desk.check_times(message)
+        owner = self._desk.reduced_owner(peer, message.copy)
+        if owner is None:
+            raise PeerProtocolError(f"query {message.query_id} requires a reduced copy that is open; got {message.copy}")
+        # Of a count window the holder must have been told the times of all that it is sent.
+        self.seek(message, owner if owner.spec.axis is ROWS_AXIS else self.table)
 
-    def on_ask(self, message: AskMatches) -> None:
-        find_matches(
-            self._step,
-            self._window,
-            self._book,
-            self._desk,
-            message,
-            lambda _, rows: self._answer(message, rows),
-            looking=self._replica.looking,
-        )
+    def opened(self, waiting: Waiting) -> None:
+        owner = self._owner(waiting)
+        if owner is not None:
+            self.find(waiting, owner.spec.columns)
 
-    def _answer(self, message: AskMatches, rows: pa.RecordBatch) -> None:
-        fresh = self._replica.unsent(self._window.numbers(rows))
-        tuples = take_batch(rows.select(self._step.window_schema.names), np.flatnonzero(fresh))
-        answer = TupleAnswer(message.query_id, message.head, message.span, message.step, encode_rows(tuples))
+    def answered(self, waiting: Waiting, rows: pa.RecordBatch) -> None:
+        owner = self._owner(waiting)
+        if owner is None:
+            return
+        fresh = np.flatnonzero(owner.unsent(rows.column(POSITION).to_numpy()))
+        found = take_batch(rows, fresh)
+        positions = owner.positions(found.column(POSITION).to_numpy(), self.table)
+        tuples = encode_rows(with_times(positions, found.select(list(owner.spec.columns)))) if len(fresh) else b""
+        walk = waiting.walk
+        answer = TupleAnswer(walk.query_id, walk.head, walk.span, walk.step, owner.number, tuples)
         self._desk.send(self._step.source, answer)
+
+    def _owner(self, waiting: Waiting) -> ReducedOwner | None:
+        """The copy that was asked for. Its holder may have closed it since: then nobody wants the answer."""
+        assert isinstance(waiting.detail, Sought)
+        return self._desk.reduced_owner(self._step.source, waiting.detail.copy)

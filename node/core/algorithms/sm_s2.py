@@ -2,61 +2,71 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import pyarrow as pa
 
-from node.core.borrowed import BorrowedMixed
-from node.core.desk import Desk
+from node.core.algorithms.half import Half, HalfSite
+from node.core.arrangements.mixed import MixedHolder
 from node.core.payload import take_batch
-from node.core.replicas.mixed import MixedHolder
-from node.core.walk import StepShape, Walk
+from node.core.queries.shape import StepShape
+from node.core.queries.waiting import Stage, Waiting, Walk
+
+#: At the stream's site the copy's owner does all there is to do.
+Destination = None
 
 
-class Source:
-    """At the carry's site, with M. At the stream's site the replica's owner half does all there is to do."""
+@dataclass(slots=True)
+class _Joining:
+    """A walk whose join comes in two parts, and what has come."""
 
-    def __init__(self, desk: Desk, step: StepShape, replica: MixedHolder) -> None:
-        self._desk = desk
-        self._step = step
-        self._replica: MixedHolder | BorrowedMixed = replica
+    walk: Walk
+    missing: int
+    rows: list[pa.RecordBatch] = field(default_factory=list)
 
-    def borrow(self, replica: BorrowedMixed) -> None:
-        """From now on use another query's M."""
-        self._replica = replica
+
+class Source(Half):
+    """At the carry's site, with M."""
+
+    def __init__(self, site: HalfSite, step: StepShape, at_source: bool) -> None:
+        super().__init__(site, step, at_source)
+        self._joining: dict[int, _Joining] = {}
 
     def arrive(self, walk: Walk) -> None:
-        self._replica.window.enter(walk, self._step, lambda: self._join(walk))
+        self.enter(walk, self._copy)
 
-    def _join(self, walk: Walk) -> None:
+    def opened(self, waiting: Waiting) -> None:
         """Rows whose tuples are here are joined now; Temp, those whose keys match only, when the tuples come."""
-        slots, full = self._replica.slots_of(self._step.keys_of(walk.rows))
-        temp = np.flatnonzero((slots >= 0) & ~full)
-        now = np.flatnonzero(full)
-        parts = _Parts(self._desk, walk, (len(now) > 0) + (len(temp) > 0))
-        if len(now):
-            self._probe(take_batch(walk.rows, now), parts)
-        if len(temp):
-            rows = take_batch(walk.rows, temp)
-            self._replica.fetch(slots[temp], lambda: self._probe(rows, parts))
-        if not parts.missing:
+        walk, copy = waiting.walk, self._copy
+        slots, full = copy.slots_of(self._step.keys_of(walk.rows))
+        temp, now = np.flatnonzero((slots >= 0) & ~full), np.flatnonzero(full)
+        if not len(temp) and not len(now):
             self._desk.advance(walk.narrowed(walk.rows.slice(0, 0)))
+            return
+        self._joining[walk.span.first] = _Joining(walk, (len(now) > 0) + (len(temp) > 0))
+        if len(now):
+            self.probe(walk, take_batch(walk.rows, now), copy)
+        if len(temp):
+            rest = walk.narrowed(take_batch(walk.rows, temp))
+            cause = f"{self._step.owner} to send the tuples of {len(np.unique(slots[temp]))} keys"
+            fetch = copy.fetch(slots[temp], self.wait_for(rest, Stage.FETCH, cause))
+            if fetch is not None:
+                self._desk.fetch(self._step, fetch)
 
-    def _probe(self, rows: pa.RecordBatch, parts: _Parts) -> None:
-        self._replica.window.probe(rows, self._step, parts.take)
+    def fetched(self, waiting: Waiting) -> None:
+        self.probe(waiting.walk, waiting.walk.rows, self._copy)
 
+    def answered(self, waiting: Waiting, rows: pa.RecordBatch) -> None:
+        joining = self._joining[waiting.walk.span.first]
+        joining.rows.append(rows)
+        joining.missing -= 1
+        if not joining.missing:
+            del self._joining[waiting.walk.span.first]
+            whole = joining.rows[0] if len(joining.rows) == 1 else pa.concat_batches(joining.rows)
+            self._desk.advance(joining.walk.joined(whole))
 
-class _Parts:
-    """The two parts of a walk's join; the walk goes on when both are there."""
-
-    def __init__(self, desk: Desk, walk: Walk, missing: int) -> None:
-        self._desk = desk
-        self._walk = walk
-        self._rows: list[pa.RecordBatch] = []
-        self.missing = missing
-
-    def take(self, rows: pa.RecordBatch) -> None:
-        self._rows.append(rows)
-        self.missing -= 1
-        if not self.missing:
-            whole = self._rows[0] if len(self._rows) == 1 else pa.concat_batches(self._rows)
-            self._desk.advance(self._walk.joined(whole))
+    @property
+    def _copy(self) -> MixedHolder:
+        assert isinstance(self._site.window, MixedHolder)
+        return self._site.window

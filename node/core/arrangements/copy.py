@@ -22,11 +22,11 @@ from node.core.ints import decode_ints
 from node.core.messages import Sync
 from node.core.status import CopyRole, CopyStatus
 from node.core.ticks import TICK_END, tick_start
-from planner.copies import RunningCopy
+from planner.copies import CopyAxis, RunningCopy
 
 #: No message has more numbers than this: a batch of a tick, or the keys that die in one.
 NUMBERS_MAX = 2**28
-ROWS_AXIS = "rows"
+ROWS_AXIS = CopyAxis.ROWS
 
 
 class Post(Protocol):
@@ -57,6 +57,7 @@ class HeldCopy:
         """It is to have what is from ``tick`` on."""
         self.number = number
         self.spec = spec
+        self.opened = tick
         self.name = f"copy/{number}"
         self.progress = Progress(f"{spec.kind} copy {number} of {spec.stream}", tau, tick)
         self.leases: list[Lease] = []
@@ -103,12 +104,18 @@ class OwnedCopy:
         self.progress = Progress(f"{spec.kind} copy {number} of {spec.stream} at {peer}", tau, tick)
         self.first_ts = tick_start(tick, tau)
         self.leases: list[Lease] = []
+        #: The queries that use it, each with the number that this copy has among its needs.
+        self.users: dict[str, int] = {}
         #: Full tuples that were ever sent.
         self.tuples = 0
 
     @property
     def frontier(self) -> int:
         return self.progress.frontier
+
+    def has_forgotten(self, lease: Lease, low_ts: int, include_ties: bool) -> bool:
+        """Nothing is looked at here but progress."""
+        return False
 
     def status(self, keys: int = 0, nbytes: int = 0) -> CopyStatus:
         """What it says about itself."""
@@ -151,6 +158,6 @@ def decode_times(held: HeldCopy, data: bytes, frontier: int) -> I64:
     if len(times):
         progress = held.progress
         ordered = times[0] >= progress.sealed_ts and (times[1:] >= times[:-1]).all()
-        if held.spec.axis != ROWS_AXIS or not ordered or times[-1] >= tick_start(frontier, progress.tau):
+        if held.spec.axis is not ROWS_AXIS or not ordered or times[-1] >= tick_start(frontier, progress.tau):
             raise held.refuse("times of a count window, in order")
     return times

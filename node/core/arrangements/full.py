@@ -70,10 +70,5 @@ class FullHolder(HeldCopy):
     def settle(self) -> None:
         self.table.settle()
 
-    @property
-    def kept_tick_ts(self) -> int:
-        """It has every tuple from this event time on."""
-        return self.table.known_from
-
     def status(self, keys: int = 0, nbytes: int = 0) -> CopyStatus:
         return super().status(0, self.table.nbytes)

@@ -26,6 +26,8 @@ class Lease:
     first_tick: int | None = None
     #: No walk of a head before this tick is left that could look here.
     done: int = TICK_MIN
+    #: Of the alias's own walks, those before this tick are done.
+    own_done: int = TICK_MIN
     #: Policy delta forgets by the clock, this long (stream's unit) after a tuple left its window; None: by done alone.
     linger: int | None = None
 

@@ -12,6 +12,7 @@ on what is full at every place in the stream of messages.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +48,21 @@ from node.core.ticks import TICK_MIN
 from node.core.view import SealedRows
 from node.core.work import Work
 from planner.copies import RunningCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Tuples that a holder of M wants: those with these keys, numbered ``low`` to ``high`` in the stream."""
+
+    spec: RunningCopy
+    wanted: pa.RecordBatch
+    low: int
+    high: int
+
+    def find_in(self, table: str) -> Find:
+        """The question for the engine."""
+        spec = self.spec
+        return Find(table, spec.keys, self.wanted, self.low, self.high, spec.stream, spec.filter, spec.columns)
 
 
 class MixedOwner(CountedCopy):
@@ -113,7 +129,7 @@ class MixedOwner(CountedCopy):
             tuples = encode_rows(full)
         post(Sync(self.number, self.frontier, self._before, 0, times, born, encode_ints(dead), tuples))
 
-    def find(self, message: Fetch) -> Find | None:
+    def find(self, message: Fetch) -> Sought | None:
         """What the engine is to find for a holder that wants all tuples of some keys; None if there is nothing.
 
         From now on new tuples of these keys go with the syncs.
@@ -126,7 +142,7 @@ class MixedOwner(CountedCopy):
         wanted = pa.RecordBatch.from_arrays(self.counts.table.keys(slots), schema=self.key_schema)
         spec = self.spec
         low, high = int(numbers[0]), int(numbers[-1]) + 1
-        return Find("", spec.keys, wanted, low, high, spec.stream, spec.filter, spec.columns)
+        return Sought(spec, wanted, low, high)
 
     def _meant(self, slots: I64, seen: int) -> I64:
         table = self.counts.table

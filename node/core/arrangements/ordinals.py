@@ -38,6 +38,11 @@ class Ordinals:
         self._times.append(ts)
         return first
 
+    def begin_at(self, first: int) -> None:
+        """The number of the first tuple, once that is known."""
+        if not len(self._times):
+            self.first = first
+
     def rank(self, ts: I64) -> I64:
         """For each of these times the number of the first tuple that is not before it."""
         ranks: I64 = np.searchsorted(self._times.values, ts) + self.first

@@ -44,11 +44,11 @@ from planner.copies import RunningCopy
 class ReducedOwner(OwnedCopy):
     """Which tuples the holder has, by their numbers in the stream."""
 
-    def __init__(self, peer: str, number: int, spec: RunningCopy, tau: int, tick: int, first: int) -> None:
-        """``first`` is a number in the stream before which nothing will be shipped."""
+    def __init__(self, peer: str, number: int, spec: RunningCopy, tau: int, tick: int) -> None:
         super().__init__(peer, number, spec, tau, tick)
         self._sent = Bits()
-        self._first = first
+        #: The number of the first tuple that has a bit.
+        self._first = 0
         #: Count windows: the numbers in the stream of the view's tuples, and how many were forgotten.
         self._numbers = Fifo(np.int64)
         self._gone = 0
@@ -63,9 +63,8 @@ class ReducedOwner(OwnedCopy):
 
     def forget_before(self, number: int) -> None:
         """The stream's table forgot the tuples before that one: they will not be found again."""
-        self._sent.grow(number - self._first)
         if number > self._first:
-            self._sent.drop_first(number - self._first)
+            self._sent.drop_first(min(number - self._first, len(self._sent)))
             self._first = number
             self._gone += len(self._numbers.pop(int(np.searchsorted(self._numbers.values, number))))
 

@@ -14,9 +14,9 @@ from node.core.arrangements.ordinals import Ordinals, Passing
 from node.core.arrangements.progress import Progress
 from node.core.arrangements.reach import Reach
 from node.core.engine import POSITION, Append, CloseIndex, CloseTable, Expire, OpenIndex, OpenTable
+from node.core.errors import invariant
 from node.core.hashing import I64
-from node.core.queries.waiting import Waiting
-from node.core.ticks import TICK_END, TICK_MIN
+from node.core.ticks import TICK_END, TICK_MIN, tick_start
 from node.core.view import SealedRows
 from node.core.work import Work
 from planner.model import Expr
@@ -39,6 +39,7 @@ class RowTable:
         #: Questions under way, and the first number that their answers may have: from there on nothing is forgotten.
         self._holds: dict[int, int] = {}
         self._passing: dict[Expr, Passing] = {}
+        self._is_new = True
         self._indexes: dict[tuple[str, ...], int] = {}
 
     @property
@@ -101,6 +102,12 @@ class RowTable:
     def take(self, sealed: SealedRows) -> None:
         """The next batch."""
         self.progress.seal(sealed.span.first, sealed.span.end)
+        if self._ordinals.end != sealed.first:
+            # It was opened for ticks of the log before it was known which numbers their tuples have.
+            invariant(self._is_new, f"{self.name}: batches follow one another")
+            self._ordinals.begin_at(sealed.first)
+            self.kept_from = sealed.first
+        self._is_new = False
         first = self._ordinals.append(sealed.ts)
         for condition, passing in self._passing.items():
             passing.append(sealed.passing(condition, TICK_MIN) + first)
@@ -111,10 +118,6 @@ class RowTable:
                 names=[POSITION, *self.schema.names],
             )
             self._work.run(Append(self.name, rows))
-
-    def release_waiting(self) -> list[Waiting]:
-        """Walks that may look now."""
-        return self.progress.release()
 
     def settle(self) -> None:
         """Forget what nobody can ask for any more."""
@@ -149,6 +152,23 @@ class RowTable:
     def unhold(self, op_id: int) -> None:
         """It was answered, or nobody wants the answer."""
         self._holds.pop(op_id, None)
+
+    def pinned_ts(self) -> int:
+        """The stream's log must have what is from this event time on, to begin again with what is not done.
+
+        ``TICK_MIN`` if nothing may go.
+        """
+        found = [TICK_END]
+        for lease in self.leases:
+            if lease.frozen:
+                return TICK_MIN
+            found.append(tick_start(lease.own_done, lease.reach.tau))
+            if lease.keys is not None and lease.reach.count is None:
+                found.append(lease.needed_ts(self.progress))
+        if any(lease.keys is not None and lease.reach.count is not None for lease in self.leases):
+            oldest = self._ordinals.time_of(self.kept_from)
+            found.append(self.progress.sealed_ts if oldest is None else oldest)
+        return min(found)
 
     def _number_at(self, ts: int) -> int:
         return self._ordinals.end if ts >= TICK_END else self._ordinals.rank_one(ts)

@@ -76,6 +76,8 @@ class Sought:
     keys: pa.RecordBatch
     low_ts: int
     high_ts: int
+    #: The copy that tuples are for; 0 where only the keys matter.
+    copy: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,317 @@
+"""The one table of what a site keeps: tables of its own streams, copies that it holds, copies that others hold of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from node.core.arrangements.copy import HeldCopy, OwnedCopy
+from node.core.arrangements.feeds import LogReaders
+from node.core.arrangements.full import FullHolder
+from node.core.arrangements.holding import HeldCopies
+from node.core.arrangements.keys import KeysHolder
+from node.core.arrangements.lease import Lease
+from node.core.arrangements.local import LocalTables, table_status
+from node.core.arrangements.mixed import MixedHolder, MixedOwner
+from node.core.arrangements.owning import OwnedCopies
+from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
+from node.core.arrangements.table import RowTable
+from node.core.effects import IgnoreReason, TrimLog
+from node.core.errors import PeerProtocolError, QueryFailedError
+from node.core.messages import CloseCopy, Fetch, Fetched, LeaseCopy, OpenCopy, Sync, TupleAnswer
+from node.core.outbox import Outbox
+from node.core.queries.waiting import Waiting
+from node.core.sealer import Batch
+from node.core.status import CopyStatus, TableStatus
+from node.core.stream import StreamState
+from node.core.ticks import TICK_END, TICK_MIN
+from node.core.view import SealedRows
+from node.core.work import FetchAnswer, Work
+from planner.copies import RunningCopy
+
+#: What queries lease.
+Leased = RowTable | HeldCopy
+
+
+class LogGapError(QueryFailedError):
+    """A stream's log does not have what somebody still needs."""
+
+
+@dataclass(slots=True)
+class Fed:
+    """What batches let others do."""
+
+    #: Walks that may go on.
+    woken: list[Waiting] = field(default_factory=list)
+    #: Tables that took a batch, each with it: walks may start with it.
+    batches: list[tuple[RowTable, SealedRows]] = field(default_factory=list)
+
+
+class Arrangements:
+    """Everything that a site keeps of streams."""
+
+    def __init__(self, streams: Mapping[str, StreamState], work: Work, outbox: Outbox) -> None:
+        self._streams = streams
+        self._work = work
+        self._outbox = outbox
+        self.readers = LogReaders(outbox)
+        self.local = LocalTables(streams, work, self.readers)
+        self.held = HeldCopies(work, outbox)
+        self.owned = OwnedCopies(streams, self.readers, outbox)
+        #: What may have something to forget.
+        self._dirty: dict[Leased | OwnedCopy, None] = {}
+        self._trimmable: dict[str, None] = {}
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anything is kept for anybody."""
+        return bool(self.local.all or len(self.held) or len(self.owned) or self.owned.claims or self.readers.in_use)
+
+    # -- leases -------------------------------------------------------------------------------
+
+    def release(self, stream: str, arrangement: Leased, lease: Lease) -> None:
+        """A query lets go of something."""
+        if isinstance(arrangement, RowTable):
+            self.local.release(stream, arrangement, lease)
+            self._trimmable[stream] = None
+        elif lease in arrangement.leases:
+            self.held.release(arrangement, lease)
+        self._dirty[arrangement] = None
+
+    def moved(self, arrangement: Leased | OwnedCopy) -> None:
+        """A lease needs less than before."""
+        self._dirty[arrangement] = None
+
+    def users_of(self, table: str) -> tuple[str, ...]:
+        """The queries that use a table of the engine."""
+        leases = [lease for row_table in self.local.all if row_table.name == table for lease in row_table.leases]
+        leases += [lease for copy in self.held.all if copy.name == table for lease in copy.leases]
+        return tuple(dict.fromkeys(lease.query_id for lease in leases))
+
+    def moved_at_owner(self) -> None:
+        """Leases of copies that others hold need less; while batches come, those bring the news."""
+        for copy in self.owned.all:
+            if copy.frontier == TICK_END:
+                self._dirty[copy] = None
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def on_batch(self, sealed: SealedRows) -> Fed:
+        """A local stream has the next batch, logged."""
+        stream = self._streams[sealed.stream]
+        stream.feed(sealed)
+        self._trimmable[sealed.stream] = None
+        fed = Fed()
+        fed.batches = self.local.take(sealed)
+        # Before walks go on: what they lead to must not overtake the sync on the link.
+        fed.woken = self.owned.take(sealed)
+        for table, _ in fed.batches:
+            self._dirty[table] = None
+            fed.woken += table.progress.release()
+        return fed
+
+    def on_log_read(self, reader: int, batches: tuple[Batch, ...], now_us: int, full: Callable[[RowTable], bool]) -> Fed:
+        """Batches out of a stream's log, for someone who is behind.
+
+        ``full`` tells of a table whether its queries have enough for now. Raises LogGapError if they are not those
+        that were to come.
+        """
+        fed = Fed()
+        found = self.readers.take(reader)
+        if found is None:
+            return fed
+        name, feed = found
+        stream = self._streams[name]
+        for batch in batches:
+            sealed = stream.rows_of(batch, now_us)
+            if not sealed.span.first <= feed.frontier < sealed.span.end:
+                raise LogGapError(f"stream {name} requires tick {feed.frontier} in its log; got {sealed.span}")
+            if isinstance(feed, RowTable):
+                part = sealed.after(feed.frontier, stream.tau)
+                feed.take(part)
+                fed.batches.append((feed, part))
+                fed.woken += feed.progress.release()
+            else:
+                assert isinstance(feed, OwnedCopy)
+                fed.woken += self.owned.feed(feed, sealed)  # type: ignore[arg-type]
+        if not batches and feed.frontier < stream.fed:
+            raise LogGapError(f"stream {name} requires tick {feed.frontier} in its log; it is not there any more")
+        if feed.frontier < stream.fed:
+            if isinstance(feed, RowTable) and full(feed):
+                self.readers.pause(name, feed)
+            else:
+                self.readers.begin(name, feed)
+        return fed
+
+    def read_on(self, full: Callable[[RowTable], bool]) -> None:
+        """Go on reading for those who are behind and can take more."""
+        for feed, stream in self.readers.paused:
+            if not (isinstance(feed, RowTable) and full(feed)):
+                self.readers.begin(stream, feed)
+
+    # -- copies that others hold --------------------------------------------------------------
+
+    def on_open(self, peer: str, message: OpenCopy) -> None:
+        """A holder opens a copy."""
+        copy = self.owned.open(peer, message)
+        if not self.owned.settle_claim(message.query_id, message.need, copy):
+            self._outbox.ignore(IgnoreReason.UNKNOWN_QUERY, message)
+
+    def on_lease(self, peer: str, message: LeaseCopy) -> None:
+        """A query uses a copy that is there."""
+        copy = self.owned.get(peer, message.copy)
+        if copy is None:
+            raise PeerProtocolError(f"a lease requires a copy that is open; got {message.copy} of {peer}")
+        if not self.owned.settle_claim(message.query_id, message.need, copy):
+            self._outbox.ignore(IgnoreReason.UNKNOWN_QUERY, message)
+
+    def on_close(self, peer: str, message: CloseCopy) -> None:
+        """A holder closes a copy."""
+        if self.owned.get(peer, message.copy) is None:
+            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
+        self.owned.close(peer, message.copy)
+
+    def on_fetch(self, peer: str, message: Fetch) -> None:
+        """The holder of M wants all tuples of some keys."""
+        copy = self.owned.get(peer, message.copy)
+        if copy is None:
+            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
+            return
+        if not isinstance(copy, MixedOwner):
+            raise PeerProtocolError(f"a fetch requires a mixed copy; got {message.copy} of {peer}")
+        find = copy.find(message)
+        table = None if find is None else self.local.with_index(copy.spec.stream, copy.spec.keys, find.low)
+        if find is None or table is None:
+            # Nobody here leases what is older than now, so those who come later see nothing of it.
+            self.owned.post(copy, copy.found(None))
+            return
+        op_id = self._work.ask(find.find_in(table.name), FetchAnswer(peer, message.copy))
+        table.hold(op_id, find.low)
+
+    def on_found(self, asker: FetchAnswer, rows: pa.RecordBatch) -> None:
+        """The engine found what a holder of M fetches."""
+        copy = self.owned.get(asker.peer, asker.copy)
+        if isinstance(copy, MixedOwner):
+            self.owned.post(copy, copy.found(rows))
+
+    # -- copies held here ---------------------------------------------------------------------
+
+    def on_sync(self, message: Sync) -> Fed:
+        """A copy is to be like its view again."""
+        fed = Fed()
+        copy = self.held.get(message.copy)
+        if copy is None:
+            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
+            return fed
+        if isinstance(copy, FullHolder):
+            fed.batches.append((copy.table, copy.on_sync(message)))
+        elif isinstance(copy, ReducedHolder | KeysHolder | MixedHolder):
+            copy.on_sync(message)
+        fed.woken = copy.progress.release()
+        self._dirty[copy] = None
+        return fed
+
+    def on_fetched(self, message: Fetched) -> list[Waiting]:
+        """Tuples that were fetched for M; who waited for them."""
+        copy = self.held.get(message.copy)
+        if copy is None:
+            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
+            return []
+        if not isinstance(copy, MixedHolder):
+            raise PeerProtocolError(f"fetched tuples require a mixed copy; got {message.copy}")
+        return copy.on_fetched(message)
+
+    def on_tuples(self, message: TupleAnswer) -> bool:
+        """The tuples of an answer, for W', whatever became of the walk; whether the copy is there."""
+        copy = self.held.get(message.copy)
+        if copy is None:
+            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
+            return False
+        if not isinstance(copy, ReducedHolder):
+            raise PeerProtocolError(f"an answer with tuples requires a reduced copy; got {message.copy}")
+        copy.take(copy.decode(message.rows))
+        return True
+
+    def peer_lost(self, peer: str) -> None:
+        """The other halves of copies at ``peer`` are gone."""
+        self.owned.peer_lost(peer)
+        for copy in self.held.all:
+            if copy.spec.owner == peer:
+                self.held.forget(copy)
+
+    # -- forgetting ---------------------------------------------------------------------------
+
+    def unhold(self, op_id: int) -> None:
+        """A question was answered: what its answer may have had can be forgotten."""
+        for table in self.local.all:
+            table.unhold(op_id)
+
+    def settle(self) -> None:
+        """Forget what nobody can ask for any more."""
+        dirty, self._dirty = self._dirty, {}
+        for arrangement in dirty:
+            if isinstance(arrangement, OwnedCopy):
+                self.owned.settle(arrangement)  # type: ignore[arg-type]
+            elif arrangement.leases:
+                arrangement.settle()
+        trimmable, self._trimmable = self._trimmable, {}
+        for stream in trimmable:
+            self._forget(stream)
+
+    def _forget(self, name: str) -> None:
+        kept = self.local.lowest_kept(name)
+        if kept is not None:
+            for copy in self.owned.of(name):
+                if isinstance(copy, ReducedOwner):
+                    copy.forget_before(kept)
+        stream = self._streams[name]
+        tick = stream.trim(self._pinned_ts(stream))
+        if tick is not None:
+            self._outbox.do(TrimLog(name, tick))
+
+    def _pinned_ts(self, stream: StreamState) -> int:
+        """The stream's log must have what is from this event time on."""
+        pins = [TICK_END if stream.fed == TICK_END else stream.sealed_ts(stream.fed)]
+        pins += [table.pinned_ts() for table in self.local.of(stream.info.name)]
+        pins += [stream.sealed_ts(feed.frontier) for feed in self.readers.behind(stream.info.name)]
+        for claim in self.owned.claims:
+            if claim.stream == stream.info.name:
+                pins.append(TICK_MIN if claim.lease.frozen else claim.lease.first_ts)
+        return min(pins)
+
+    # -- for those who look on ----------------------------------------------------------------
+
+    def copy_statuses(self) -> list[CopyStatus]:
+        return [*self.owned.statuses(), *self.held.statuses()]
+
+    def table_statuses(self) -> list[TableStatus]:
+        full = [copy for copy in self.held.all if isinstance(copy, FullHolder) and copy.table.keys]
+        others = [copy for copy in self.held.all if isinstance(copy, ReducedHolder | MixedHolder)]
+        return [
+            *self.local.statuses(),
+            *(table_status(copy.table, copy.spec.stream) for copy in full),
+            *(_copy_table(copy) for copy in others),
+        ]
+
+    def running_copies(self) -> tuple[RunningCopy, ...]:
+        """The copies of which a half is here."""
+        specs = [copy.spec for copy in self.held.all] + self.owned.specs
+        return tuple(dict.fromkeys(specs))
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """Walks that wait for an arrangement."""
+        found = [waiting for table in self.local.all for waiting in table.progress.waiting]
+        for copy in self.held.all:
+            found += copy.progress.waiting
+            if isinstance(copy, MixedHolder):
+                found += copy.fetching
+        return found + [waiting for owner in self.owned.all for waiting in owner.progress.waiting]
+
+
+def _copy_table(copy: ReducedHolder | MixedHolder) -> TableStatus:
+    users = tuple(dict.fromkeys(lease.query_id for lease in copy.leases))
+    waiting = len(copy.progress.waiting)
+    return TableStatus(copy.name, copy.spec.stream, (copy.spec.keys,), copy.frontier, waiting, users)

@@ -1,0 +1,157 @@
+"""The copies that a site holds of views of other sites' streams.
+
+A query leases a copy that is there if that has all it needs (``planner.copies.serves``) and nothing of it was
+forgotten that the query can see; else one is opened. The second query that would need a copy of its own beside
+another one of the same kind opens a wide one, which has all tuples and the columns of both: that serves most queries
+that come later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from node.core.arrangements.copy import HeldCopy
+from node.core.arrangements.full import FullHolder
+from node.core.arrangements.keys import KeysHolder
+from node.core.arrangements.lease import Lease
+from node.core.arrangements.mixed import MixedHolder
+from node.core.arrangements.reduced import ReducedHolder
+from node.core.messages import CloseCopy, LeaseCopy, OpenCopy
+from node.core.outbox import Outbox
+from node.core.status import CopyStatus
+from node.core.work import Work
+from planner.algorithms import CopyKind
+from planner.copies import CopyAxis, RunningCopy, serves
+from planner.model import StreamInfo, columns_of
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A copy that a query needs here."""
+
+    #: Its number among the query's needs.
+    need: int
+    copy: RunningCopy
+    stream: StreamInfo
+    tau: int
+    tick: int
+    #: How far the stream was sealed when its site was prepared: from there on it forgets nothing for the query.
+    prepared_at: int
+    #: Whether walks start with what comes for the copy.
+    starts_walks: bool
+    #: Policy delta forgets by the clock, so it shares with nobody.
+    private: bool
+
+
+class HeldCopies:
+    """All of them, by number."""
+
+    def __init__(self, work: Work, outbox: Outbox) -> None:
+        self._work = work
+        self._outbox = outbox
+        self._count = 0
+        self._copies: dict[int, HeldCopy] = {}
+        self._private: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def get(self, number: int) -> HeldCopy | None:
+        return self._copies.get(number)
+
+    @property
+    def all(self) -> list[HeldCopy]:
+        return list(self._copies.values())
+
+    def lease(self, wanted: Wanted, leases: list[Lease]) -> HeldCopy:
+        """The copy for a query: one that is there, or a new one. Its owner is told."""
+        query_id = leases[0].query_id
+        for number, copy in self._copies.items():
+            if number not in self._private and not wanted.private and _is_right(copy, wanted, leases[0]):
+                self._outbox.send(copy.spec.owner, LeaseCopy(query_id, number, wanted.need))
+                break
+        else:
+            copy = self._open(wanted)
+            self._outbox.send(
+                copy.spec.owner, OpenCopy(query_id, copy.number, wanted.need, wanted.tick, copy.spec)
+            )
+        for lease in leases:
+            copy.lease(lease)
+        return copy
+
+    def _open(self, wanted: Wanted) -> HeldCopy:
+        self._count += 1
+        number, spec = self._count, wanted.copy if wanted.private else self._view_for(wanted)
+        schema, tau, tick = wanted.stream.schema, wanted.tau, wanted.tick
+        copy: HeldCopy
+        match spec.kind:
+            case CopyKind.FULL:
+                copy = FullHolder(self._work, number, spec, schema, tau, tick)
+            case CopyKind.REDUCED:
+                copy = ReducedHolder(self._work, number, spec, schema, tau, tick)
+            case CopyKind.KEYS:
+                copy = KeysHolder(number, spec, schema, tau, tick)
+            case CopyKind.MIXED:
+                copy = MixedHolder(self._work, number, spec, schema, tau, tick)
+        self._copies[number] = copy
+        if wanted.private:
+            self._private.add(number)
+        return copy
+
+    def _view_for(self, wanted: Wanted) -> RunningCopy:
+        """The query's own view; a wide one if another query's beside it would be the second of its kind."""
+        needed = wanted.copy
+        beside = [copy.spec for copy in self._copies.values() if copy.number not in self._private]
+        beside = [spec for spec in beside if _is_alike(spec, needed)]
+        if not beside or needed.axis is CopyAxis.ROWS:
+            return needed
+        wide = {*needed.columns}
+        if needed.kind is not CopyKind.KEYS:
+            wide = wide.union(*(spec.columns for spec in beside), *(_filtered_by(spec) for spec in (needed, *beside)))
+        columns = tuple(name for name in wanted.stream.schema.names if name in wide)
+        return replace(needed, columns=columns if needed.kind is not CopyKind.KEYS else needed.columns, filter=None)
+
+    def release(self, copy: HeldCopy, lease: Lease) -> None:
+        """A query lets go; a copy that nobody leases is closed."""
+        copy.release(lease)
+        if not copy.leases:
+            copy.close()
+            del self._copies[copy.number]
+            self._private.discard(copy.number)
+            self._outbox.send(copy.spec.owner, CloseCopy(copy.number))
+
+    def forget(self, copy: HeldCopy) -> None:
+        """The other half is gone: there is nobody to tell."""
+        if self._copies.pop(copy.number, None) is not None:
+            copy.close()
+            self._private.discard(copy.number)
+
+    def statuses(self) -> list[CopyStatus]:
+        return [copy.status() for copy in self._copies.values()]
+
+
+def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease) -> bool:
+    """Whether a copy that is there has all that a query needs."""
+    if not serves(copy.spec, wanted.copy):
+        return False
+    if isinstance(copy, FullHolder):
+        in_time = not wanted.starts_walks or copy.frontier <= wanted.tick
+        return in_time and copy.table.reaches_back_to(lease.first_ts, lease.reach)
+    if isinstance(copy, ReducedHolder):
+        return copy.reaches_back_to(lease.first_ts)
+    # Keys die when their owner says so, and it says nothing that would hurt the query since it was prepared there.
+    return wanted.prepared_at <= wanted.tick and copy.opened <= wanted.tick
+
+
+def _is_alike(one: RunningCopy, other: RunningCopy) -> bool:
+    return (one.kind, one.stream, one.keys, one.axis, one.owner) == (
+        other.kind,
+        other.stream,
+        other.keys,
+        other.axis,
+        other.owner,
+    )
+
+
+def _filtered_by(spec: RunningCopy) -> set[str]:
+    return set() if spec.filter is None else {column.column for column in columns_of(spec.filter)}

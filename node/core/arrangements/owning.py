@@ -1,0 +1,199 @@
+"""The copies that other sites hold of views of this site's streams.
+
+Their holders open, lease and close them. From Prepare on until the holder says which copy a query uses, all that it
+may use forget nothing: the query may begin with what is newest now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from node.core.arrangements.copy import OwnedCopy
+from node.core.arrangements.feeds import LogReaders
+from node.core.arrangements.full import FullOwner
+from node.core.arrangements.keys import KeysOwner
+from node.core.arrangements.lease import Lease
+from node.core.arrangements.mixed import MixedOwner
+from node.core.arrangements.reduced import ReducedOwner
+from node.core.errors import PeerProtocolError
+from node.core.messages import CopyMessage, OpenCopy, Sync
+from node.core.outbox import Outbox
+from node.core.queries.shape import CopyNeed
+from node.core.queries.waiting import Waiting
+from node.core.status import CopyStatus
+from node.core.stream import StreamState
+from node.core.traffic import Cause, Purpose
+from node.core.view import SealedRows
+from planner.algorithms import CopyKind
+from planner.copies import CopyAxis, RunningCopy
+
+#: A copy, by its holder and the number that it has there.
+Place = tuple[str, int]
+Owner = FullOwner | ReducedOwner | KeysOwner | MixedOwner
+
+
+class Claim:
+    """A query that is prepared needs a copy, and its holder has not said yet which one it uses."""
+
+    def __init__(self, need: CopyNeed, stream: str, lease: Lease) -> None:
+        self.need = need
+        self.stream = stream
+        self.lease = lease
+
+    def may_be(self, copy: OwnedCopy) -> bool:
+        """Whether it may turn out to be this copy."""
+        need, spec = self.need, copy.spec
+        return (need.kind, need.keys, need.holder, self.stream) == (spec.kind, spec.keys, copy.peer, spec.stream)
+
+
+class OwnedCopies:
+    """All of them, by holder and number."""
+
+    def __init__(self, streams: Mapping[str, StreamState], readers: LogReaders, outbox: Outbox) -> None:
+        self._streams = streams
+        self._readers = readers
+        self._outbox = outbox
+        self._copies: dict[Place, Owner] = {}
+        self._claims: dict[tuple[str, int], Claim] = {}
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def get(self, peer: str, number: int) -> Owner | None:
+        return self._copies.get((peer, number))
+
+    @property
+    def all(self) -> list[Owner]:
+        return list(self._copies.values())
+
+    # -- leases -------------------------------------------------------------------------------
+
+    def claim(self, need: CopyNeed, stream: str, lease: Lease) -> None:
+        """A query is prepared that needs a copy: nothing that it may want is forgotten."""
+        claim = Claim(need, stream, lease)
+        self._claims[lease.query_id, need.number] = claim
+        for copy in self._copies.values():
+            if claim.may_be(copy):
+                copy.leases.append(lease)
+
+    def settle_claim(self, query_id: str, need: int, copy: Owner) -> bool:
+        """Its holder says which copy a query uses; whether the query is known here."""
+        claim = self._claims.pop((query_id, need), None)
+        if claim is None:
+            return False
+        copy.users[query_id] = need
+        for other in self._copies.values():
+            if other is not copy and claim.lease in other.leases:
+                other.leases.remove(claim.lease)
+        if claim.lease not in copy.leases:
+            copy.leases.append(claim.lease)
+        return True
+
+    def release(self, query_id: str) -> None:
+        """A query is over. Its copies stay until their holders close them: others may use them already."""
+        self._claims = {place: claim for place, claim in self._claims.items() if place[0] != query_id}
+        for copy in self._copies.values():
+            copy.leases = [lease for lease in copy.leases if lease.query_id != query_id]
+            copy.users.pop(query_id, None)
+            copy.progress.cancel(query_id)
+
+    @property
+    def claims(self) -> list[Claim]:
+        return list(self._claims.values())
+
+    # -- their life ---------------------------------------------------------------------------
+
+    def open(self, peer: str, message: OpenCopy) -> Owner:
+        """A holder wants a copy: it is fed from its tick on, out of the log if that is past.
+
+        Raises PeerProtocolError for a copy of what is not here.
+        """
+        place, spec = (peer, message.copy), message.spec
+        stream = self._streams.get(spec.stream)
+        if place in self._copies or stream is None or spec.holder != peer:
+            got = f"{message.copy} of {spec.stream}"
+            raise PeerProtocolError(f"a copy requires a new number and a stream of this site; got {got}")
+        _check_columns(spec, stream.info.schema)
+        copy = self._new(peer, message, stream)
+        self._copies[place] = copy
+        for claim in self._claims.values():
+            if claim.may_be(copy):
+                copy.leases.append(claim.lease)
+        if copy.frontier < stream.fed and not self.is_idle(copy):
+            self._readers.begin(spec.stream, copy)
+        return copy
+
+    @staticmethod
+    def is_idle(copy: OwnedCopy) -> bool:
+        """W' of a time window is sent only what is asked for."""
+        return copy.spec.kind is CopyKind.REDUCED and copy.spec.axis is not CopyAxis.ROWS
+
+    @staticmethod
+    def _new(peer: str, message: OpenCopy, stream: StreamState) -> Owner:
+        number, spec, tick = message.copy, message.spec, message.tick
+        schema, tau = stream.info.schema, stream.tau
+        match spec.kind:
+            case CopyKind.FULL:
+                return FullOwner(peer, number, spec, tau, tick)
+            case CopyKind.REDUCED:
+                return ReducedOwner(peer, number, spec, tau, tick)
+            case CopyKind.KEYS:
+                return KeysOwner(peer, number, spec, schema, tau, tick)
+            case CopyKind.MIXED:
+                return MixedOwner(peer, number, spec, schema, tau, tick)
+
+    def close(self, peer: str, number: int) -> list[Waiting]:
+        """Its holder needs it no more; who waited for it."""
+        copy = self._copies.pop((peer, number), None)
+        if copy is None:
+            return []
+        self._readers.forget(copy)
+        return copy.progress.waiting
+
+    def peer_lost(self, peer: str) -> None:
+        """The holder was restarted: its copies are gone."""
+        for place in [place for place in self._copies if place[0] == peer]:
+            self.close(*place)
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def of(self, stream: str) -> list[Owner]:
+        return [copy for copy in self._copies.values() if copy.spec.stream == stream]
+
+    def take(self, sealed: SealedRows) -> list[Waiting]:
+        """A stream was sealed further: tell those who hold copies of it; who waited for that."""
+        woken = []
+        for copy in self.of(sealed.stream):
+            if sealed.span.first <= copy.frontier < sealed.span.end:
+                woken += self.feed(copy, sealed)
+        return woken
+
+    def feed(self, copy: Owner, sealed: SealedRows) -> list[Waiting]:
+        """The next batch for one copy."""
+        copy.take(sealed.after(copy.frontier, copy.progress.tau), lambda sync: self.post(copy, sync))
+        return copy.progress.release()
+
+    def settle(self, copy: Owner) -> None:
+        """Leases of a copy moved on."""
+        if isinstance(copy, KeysOwner | MixedOwner):
+            copy.settle(lambda sync: self.post(copy, sync))
+
+    def post(self, copy: OwnedCopy, message: Sync | CopyMessage) -> None:
+        """Send something for a copy; its bytes are those of the query that has used it for longest."""
+        query_id, need = next(iter(copy.users.items()), ("", -1))
+        self._outbox.send(copy.peer, message, Cause(query_id, Purpose.COPY, "", need))
+
+    def statuses(self) -> list[CopyStatus]:
+        return [copy.status() for copy in self._copies.values()]
+
+    @property
+    def specs(self) -> list[RunningCopy]:
+        return [copy.spec for copy in self._copies.values()]
+
+
+def _check_columns(spec: RunningCopy, schema: pa.Schema) -> None:
+    missing = [name for name in (*spec.keys, *spec.columns) if name not in schema.names]
+    if missing or not set(spec.keys) <= set(spec.columns):
+        raise PeerProtocolError(f"a copy of {spec.stream} requires its columns, keys among them; got {missing}")

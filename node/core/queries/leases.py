@@ -1,0 +1,182 @@
+"""What one query leases at one site: tables of local streams from Prepare on, copies of others' from its start on."""
+
+from __future__ import annotations
+
+from node.core.arrangements.arrangements import Arrangements, Leased
+from node.core.arrangements.copy import HeldCopy
+from node.core.arrangements.full import FullHolder
+from node.core.arrangements.holding import Wanted
+from node.core.arrangements.keys import KeysHolder
+from node.core.arrangements.lease import Lease, done_with
+from node.core.arrangements.mixed import MixedHolder
+from node.core.arrangements.reach import Reach
+from node.core.arrangements.reduced import ReducedHolder
+from node.core.arrangements.table import RowTable
+from node.core.messages import Start
+from node.core.queries.shape import CopyNeed, Shape, StepShape
+from node.core.ticks import tick_start
+from planner.copies import copy_of
+from planner.model import Plan, PolicyName, TimeUnit
+
+
+class QueryLeases:
+    """The leases of one query, and how a step finds what it looks at."""
+
+    def __init__(
+        self, query_id: str, generation: int, plan: Plan, shape: Shape, site: str, reaches: dict[str, Reach]
+    ) -> None:
+        self._query_id = query_id
+        self._generation = generation
+        self._plan = plan
+        self._shape = shape
+        self._site = site
+        self._reaches = reaches
+        #: Everything that is leased, with its lease.
+        self._held: list[tuple[Leased, Lease]] = []
+        self._tables: dict[str, RowTable] = {}
+        self._copies: dict[int, HeldCopy] = {}
+        #: For copies that other sites hold: by the number of the need.
+        self._claims: list[Lease] = []
+
+    @property
+    def _local(self) -> tuple[str, ...]:
+        return tuple(ref.alias for ref in self._plan.query.streams if ref.stream.site == self._site)
+
+    def _lease(self, alias: str, keys: tuple[str, ...] | None) -> Lease:
+        return Lease(self._query_id, self._generation, self._reaches[alias], keys)
+
+    # -- Prepare ------------------------------------------------------------------------------
+
+    def prepare(self, arrangements: Arrangements) -> None:
+        """Hold on to the local streams as they are now, and to what others may hold of them."""
+        for alias in self._local:
+            table = arrangements.local.live(self._reaches[alias].stream)
+            self._lease_table(alias, table)
+        for need in self._shape.needs:
+            if need.owner == self._site:
+                lease = self._lease(need.alias, need.keys)
+                self._claims.append(lease)
+                arrangements.owned.claim(need, lease.reach.stream, lease)
+
+    def _lease_table(self, alias: str, table: RowTable) -> None:
+        looked_by = {step.keys for step in self._shape.all_steps if self._looks_here(step, alias)}
+        for keys in sorted(looked_by) or [None]:
+            lease = self._lease(alias, keys)
+            table.lease(lease)
+            self._held.append((table, lease))
+        self._tables[alias] = table
+
+    def _looks_here(self, step: StepShape, alias: str) -> bool:
+        return step.hop.alias == alias and step.owner == self._site and step.looks_at_owner
+
+    # -- Start --------------------------------------------------------------------------------
+
+    def start(self, arrangements: Arrangements, message: Start, tau_ms: int) -> None:
+        """From which tick on the query runs is known.
+
+        Where that is before what a table has, the query gets a table of its own, out of the stream's log: batches
+        of the other one that came early are not for it.
+        """
+        for alias in self._local:
+            reach, table = self._reaches[alias], self._tables[alias]
+            if not table.reaches_back_to(tick_start(message.tick, reach.tau), reach):
+                self._begin_in_past(arrangements, alias, message.tick)
+        for need in self._shape.needs:
+            if need.holder == self._site:
+                self._lease_copy(arrangements, need, message, tau_ms)
+        for _, lease in self._held:
+            self._begin(lease, message)
+        for lease in self._claims:
+            self._begin(lease, message)
+
+    def _begin_in_past(self, arrangements: Arrangements, alias: str, tick: int) -> None:
+        stream, live = self._reaches[alias].stream, self._tables[alias]
+        old = [(table, lease) for table, lease in self._held if table is live and lease.reach.alias == alias]
+        self._lease_table(alias, arrangements.local.past(stream, tick))
+        for table, lease in old:
+            self._held.remove((table, lease))
+            arrangements.release(stream, table, lease)
+
+    def _begin(self, lease: Lease, message: Start) -> None:
+        lease.first_tick = lease.done = lease.own_done = message.tick
+        if self._plan.policy.name is PolicyName.DELTA:
+            unit = self._plan.query.ref(lease.reach.alias).stream.unit
+            lease.linger = 2 * message.delta_us * unit // TimeUnit.US
+
+    def _lease_copy(self, arrangements: Arrangements, need: CopyNeed, message: Start, tau_ms: int) -> None:
+        query = self._plan.query
+        looked_by = {
+            step.keys for step in self._shape.all_steps if step.hop.alias == need.alias and self._shape.need_of(step) == need
+        }
+        leases = [self._lease(need.alias, keys) for keys in sorted(looked_by) or [None]]
+        for lease in leases:
+            self._begin(lease, message)
+        stream = query.ref(need.alias).stream
+        wanted = Wanted(
+            need.number,
+            copy_of(query, need.kind, need.alias, need.keys, need.holder),
+            stream,
+            tau_ms * stream.unit,
+            message.tick,
+            dict(message.frontiers).get(need.alias, message.tick + 1),
+            self._shape.starts[need.alias] == self._site,
+            self._plan.policy.name is PolicyName.DELTA,
+        )
+        copy = arrangements.held.lease(wanted, leases)
+        self._copies[need.number] = copy
+        self._held += [(copy, lease) for lease in leases]
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def window_of(self, step: StepShape) -> tuple[RowTable | ReducedHolder | MixedHolder | KeysHolder | None, Lease | None]:
+        """What a step looks at here, under which lease: a copy at the carry's site, or the stream's own table."""
+        need = self._shape.need_of(step)
+        if need is not None and step.source == self._site:
+            copy = self._copies[need.number]
+            lease = next(lease for held, lease in self._held if held is copy and lease.keys == step.keys)
+            if isinstance(copy, FullHolder):
+                return copy.table, lease
+            assert isinstance(copy, ReducedHolder | MixedHolder | KeysHolder)
+            return copy, lease
+        if step.owner != self._site or not step.looks_at_owner:
+            return None, None
+        table = self._tables[step.hop.alias]
+        lease = next(
+            lease
+            for held, lease in self._held
+            if held is table and lease.keys == step.keys and lease.reach.alias == step.hop.alias
+        )
+        return table, lease
+
+    def heads_at(self, table: RowTable) -> list[str]:
+        """The heads whose walks start with the batches of a table."""
+        found = [alias for alias, own in self._tables.items() if own is table]
+        for need in self._shape.needs:
+            copy = self._copies.get(need.number)
+            if isinstance(copy, FullHolder) and copy.table is table:
+                found.append(need.alias)
+        return [alias for alias in found if self._shape.starts[alias] == self._site]
+
+    def table_of(self, alias: str) -> RowTable | None:
+        """The table of a local stream."""
+        return self._tables.get(alias)
+
+    # -- moving on ----------------------------------------------------------------------------
+
+    def on_done(self, arrangements: Arrangements, done: dict[str, int]) -> None:
+        """The sink is done with these heads up to these ticks."""
+        for arrangement, lease in self._held:
+            alias = lease.reach.alias
+            lease.done, lease.own_done = done_with(alias, done), done[alias]
+            arrangements.moved(arrangement)
+        for lease in self._claims:
+            lease.done = done_with(lease.reach.alias, done)
+        if self._claims:
+            arrangements.moved_at_owner()
+
+    def release(self, arrangements: Arrangements) -> None:
+        """The query is over here."""
+        held, self._held = self._held, []
+        for arrangement, lease in held:
+            arrangements.release(lease.reach.stream, arrangement, lease)
+        arrangements.owned.release(self._query_id)

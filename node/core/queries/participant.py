@@ -1,0 +1,322 @@
+"""The queries that a site takes part in: prepared, started, fed, and ended.
+
+What a query does here is in ``run``. Here it is found for what happened, and if it cannot go on it is forgotten and
+its home is told, which ends it everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from node.core.arrangements.arrangements import Arrangements, Fed, LogGapError
+from node.core.arrangements.table import RowTable
+from node.core.effects import IgnoreReason, NoteIgnored, QueryState
+from node.core.ended import EndedQueries
+from node.core.errors import PeerProtocolError, QueryFailedError
+from node.core.events import EngineFailed, LogRead, ProbeFinished
+from node.core.issuer import Issuer
+from node.core.limits import Limits
+from node.core.messages import (
+    Done,
+    Failed,
+    Prepare,
+    Prepared,
+    Refused,
+    Rows,
+    Start,
+    StepMessage,
+    TupleAnswer,
+)
+from node.core.outbox import Outbox
+from node.core.queries.run import QueryRun
+from node.core.queries.waiting import Waiting, Walk
+from node.core.status import CopyStatus, ProbeCounts, StepRows, ViewCount
+from node.core.stream import StreamState, check_same
+from node.core.ticks import TICK_MIN
+from node.core.view import SealedRows
+from node.core.work import FetchAnswer, Work
+from planner.errors import NarrowsError
+from planner.model import Plan
+from planner.plans import checked_plan
+from planner.sql import parse_query
+
+
+class Participant:
+    """What a site does for queries, its own and those of other homes."""
+
+    def __init__(
+        self,
+        tau_ms: int,
+        streams: Mapping[str, StreamState],
+        limits: Limits,
+        outbox: Outbox,
+        issuer: Issuer,
+        work: Work,
+        arrangements: Arrangements,
+    ) -> None:
+        self.runs: dict[str, QueryRun] = {}
+        #: Round trips with other sites, as last measured.
+        self.rtt_us: dict[str, int] = {}
+        self._site = outbox.site
+        self._tau_ms = tau_ms
+        self._streams = streams
+        self._limits = limits
+        self._outbox = outbox
+        self._issuer = issuer
+        self._work = work
+        self._arrangements = arrangements
+        self._ended = EndedQueries(limits.ended_queries_max)
+
+    # -- what is seen -------------------------------------------------------------------------
+
+    def view_counts(self) -> list[ViewCount]:
+        """What queries saw of the local streams, ended queries included."""
+        return [*self._ended.views, *(count for run in self.runs.values() for count in run.counts.views())]
+
+    def probe_counts(self) -> list[ProbeCounts]:
+        """How policy delta fared here, ended queries included."""
+        return [*self._ended.probes, *(run.probe_counts for run in self.runs.values())]
+
+    def step_rows(self) -> list[StepRows]:
+        """Rows of walks before each of their steps here, ended queries included."""
+        return [*self._ended.steps, *(rows for run in self.runs.values() for rows in run.counts.steps())]
+
+    def copy_statuses(self) -> list[CopyStatus]:
+        """Halves of copies here, each once with all who use it; those of ended queries as they were at the end."""
+        return [*self._ended.copies, *self._arrangements.copy_statuses()]
+
+    def waiting(self) -> list[Waiting]:
+        """Every walk that is under way here, and what it waits for."""
+        asking = [asker for asker in self._work.asking.values() if isinstance(asker, Waiting)]
+        return [*self._arrangements.waiting, *asking, *(one for run in self.runs.values() for one in run.waiting)]
+
+    # -- a query begins -----------------------------------------------------------------------
+
+    def prepare(self, peer: str, message: Prepare) -> None:
+        """Get ready for a query and say from where on it can be served, or refuse it."""
+        if message.query_id in self.runs:
+            raise PeerProtocolError(f"site {self._site} requires new query ids; got {message.query_id} again")
+        try:
+            plan = self._plan_of(peer, message)
+        except NarrowsError as error:
+            self._outbox.send(peer, Refused(message.query_id, str(error)))
+            return
+        run = QueryRun(
+            message.query_id,
+            plan,
+            self._tau_ms,
+            self._limits,
+            self._outbox,
+            self._work,
+            self._arrangements,
+            self._issuer.store,
+        )
+        self.runs[message.query_id] = run
+        streams = {alias: self._streams[plan.query.ref(alias).stream.name] for alias in run.local_aliases}
+        for alias, stream in streams.items():
+            stream.followers.append((alias, run))
+        waiting = [stream for stream in streams.values() if not stream.started]
+        origins = [stream.origin_ms for stream in waiting if stream.origin_ms is not None]
+        earliest = max((stream.earliest for stream in streams.values()), default=TICK_MIN)
+        rtts = tuple((other, rtt) for other, rtt in sorted(self.rtt_us.items()) if other in plan.sites)
+        frontiers = tuple((alias, stream.fed) for alias, stream in streams.items())
+        self._outbox.send(
+            peer, Prepared(message.query_id, earliest, min(origins, default=None), rtts, frontiers)
+        )
+
+    def _plan_of(self, peer: str, message: Prepare) -> Plan:
+        """Bind the query text against the streams that home named, once ours are as home thinks."""
+        if message.sink != peer:
+            raise NarrowsError(f"a query requires its home as sink; got {message.sink!r} from {peer}")
+        for info in message.streams:
+            if info.site != self._site:
+                continue
+            own = check_same(self._streams, info)
+            if own.failed:
+                raise NarrowsError(f"stream {info.name} cannot be read: {own.failed}")
+        query = parse_query(message.text, {info.name: info for info in message.streams})
+        return checked_plan(Plan(query, message.sink, message.sequences, message.policy))
+
+    def start(self, message: Start) -> None:
+        """All sites are ready."""
+        run = self._find(message)
+        if run is None:
+            return
+        for alias in run.local_aliases:
+            stream = self._streams[run.plan.query.ref(alias).stream.name]
+            if not stream.started and message.origin_ms is not None:
+                stream.origin_ms = message.origin_ms
+        with self._working(run.query_id):
+            run.start(message)
+
+    def give_up_waiting(self) -> None:
+        """A query that nobody starts must not hold streams that others read."""
+        prepared_us = self._limits.prepared_us
+        for run in list(self.runs.values()):
+            if not run.started and self._outbox.now_us - run.prepared_us >= prepared_us:
+                reason = f"{self._site} requires a start within {prepared_us / 1e6:g} s of being ready; got none"
+                self.fail(run.query_id, reason)
+
+    # -- a query goes on ----------------------------------------------------------------------
+
+    def on_batch(self, sealed: SealedRows) -> None:
+        """A local stream has the next batch, logged."""
+        self.on_fed(self._arrangements.on_batch(sealed))
+
+    def on_log_read(self, event: LogRead) -> None:
+        """Batches out of a stream's log, for a query that begins in the past or a copy that is to have them."""
+        try:
+            fed = self._arrangements.on_log_read(event.reader, event.batches, self._outbox.now_us, self.is_full)
+        except LogGapError as error:
+            for query_id in list(self.runs):
+                self.fail(query_id, f"at {self._site}: {error}")
+            return
+        self.on_fed(fed)
+
+    def is_full(self, table: RowTable) -> bool:
+        """Whether some query has as much of a table under way as is allowed."""
+        users = {lease.query_id for lease in table.leases}
+        return any(run.is_full(table) for query_id, run in self.runs.items() if query_id in users)
+
+    def on_fed(self, fed: Fed) -> None:
+        """Tables took batches, copies were sealed further: walks go on, and others start."""
+        self.wake(fed.woken)
+        for table, sealed in fed.batches:
+            for query_id in dict.fromkeys(lease.query_id for lease in table.leases):
+                run = self.runs.get(query_id)
+                if run is not None:
+                    with self._working(query_id):
+                        run.on_batch(table, sealed)
+
+    def wake(self, woken: list[Waiting]) -> None:
+        """What these walks waited for has happened."""
+        for waiting in woken:
+            run = self._run_of(waiting.walk)
+            if run is not None:
+                with self._working(run.query_id):
+                    run.wake(waiting)
+
+    def on_step(self, peer: str, message: StepMessage) -> None:
+        """A message from one half of a step to the other."""
+        if isinstance(message, TupleAnswer) and not self._arrangements.on_tuples(message):
+            return
+        run = self._find(message)
+        if run is not None:
+            with self._working(run.query_id):
+                run.on_message(peer, message)
+
+    def on_done(self, message: Done) -> None:
+        """The sink of a query has stored more."""
+        run = self._find(message)
+        if run is None:
+            return
+        with self._working(run.query_id):
+            run.on_done(message.frontiers)
+        if run.complete:
+            self.close(run.query_id)
+
+    def on_rows(self, message: Rows) -> None:
+        """Result rows of a query whose home this is."""
+        run = self._find(message)
+        if run is not None:
+            rows = run.decode_results(message.rows)
+            span, sealed_at_us = message.span, message.sealed_at_us
+            self._issuer.store(Walk(run.query_id, run.generation, message.head, span, sealed_at_us, 0, rows))
+
+    def on_answer(self, event: ProbeFinished) -> None:
+        """The engine answered."""
+        self._arrangements.unhold(event.op_id)
+        asker = self._work.take(event.op_id)
+        if asker is None:
+            self._outbox.do(NoteIgnored(IgnoreReason.UNKNOWN_QUESTION, f"answer to question {event.op_id}"))
+        elif isinstance(asker, FetchAnswer):
+            self._arrangements.on_found(asker, event.rows)
+        else:
+            run = self._run_of(asker.walk)
+            if run is not None:
+                with self._working(run.query_id):
+                    run.answered(asker, event.rows)
+
+    def on_engine_failed(self, event: EngineFailed) -> None:
+        """A question could not be answered: its query ends. A table could not be changed: all that use it do."""
+        self._arrangements.unhold(event.op_id)
+        asker = self._work.take(event.op_id)
+        users = self._arrangements.users_of(event.table)
+        if isinstance(asker, Waiting):
+            users = (asker.walk.query_id,)
+        elif isinstance(asker, FetchAnswer):
+            copy = self._arrangements.owned.get(asker.peer, asker.copy)
+            users = () if copy is None else tuple(copy.users)
+        for query_id in users:
+            self.fail(query_id, f"at {self._site}: the engine failed: {event.reason}")
+
+    def on_clock(self) -> None:
+        for run in list(self.runs.values()):
+            with self._working(run.query_id):
+                run.on_clock()
+
+    def tell_endings(self) -> None:
+        """Walks that ended without rows: the sinks of their queries learn of them beside other messages."""
+        waiting = [run for run in self.runs.values() if run.has_endings]
+        if not waiting:
+            return
+        sent_to = self._outbox.sent_to()
+        for run in waiting:
+            with self._working(run.query_id):
+                run.tell_endings(riding=run.plan.sink in sent_to)
+
+    def _find(self, message: Start | Done | Rows | StepMessage) -> QueryRun | None:
+        run = self.runs.get(message.query_id)
+        if run is None:
+            self._outbox.ignore(IgnoreReason.UNKNOWN_QUERY, message)
+        return run
+
+    def _run_of(self, walk: Walk) -> QueryRun | None:
+        run = self.runs.get(walk.query_id)
+        if run is None or run.generation != walk.generation:
+            self._outbox.do(NoteIgnored(IgnoreReason.WALK_OVER, str(walk)))
+            return None
+        return run
+
+    @contextmanager
+    def _working(self, query_id: str) -> Iterator[None]:
+        """Let a query work, or end it if it cannot go on."""
+        try:
+            yield
+        except QueryFailedError as error:
+            self.fail(query_id, f"at {self._site}: {error}")
+
+    # -- a query ends -------------------------------------------------------------------------
+
+    def close(self, query_id: str) -> None:
+        """Forget a query."""
+        run = self.runs.pop(query_id, None)
+        if run is None:
+            return
+        ended = self._ended.of(query_id)
+        ended.views += run.counts.views()
+        ended.probes.append(run.probe_counts)
+        ended.steps += run.counts.steps()
+        ended.copies += [half for half in self._arrangements.copy_statuses() if half.query_id == query_id]
+        run.close()
+        for stream in self._streams.values():
+            stream.followers = [(alias, other) for alias, other in stream.followers if other is not run]
+
+    def fail(self, query_id: str, reason: str) -> None:
+        """This site cannot go on with the query: it forgets it and tells its home, which ends it everywhere."""
+        run = self.runs.get(query_id)
+        if run is not None:
+            self.close(query_id)
+            self._outbox.send(run.plan.sink, Failed(query_id, reason))
+        else:
+            self._issuer.end(query_id, QueryState.FAILED, reason)
+
+    def peer_lost(self, peer: str, reason: str) -> None:
+        """Home may not notice: its own link with the peer can be fine, or the peer may be home itself."""
+        for query_id, run in list(self.runs.items()):
+            if run.plan.sink == peer:
+                self.close(query_id)
+            elif peer in run.plan.sites:
+                self.fail(query_id, f"site {peer}: {reason}")
+        self._arrangements.peer_lost(peer)

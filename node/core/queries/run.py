@@ -1,0 +1,227 @@
+"""What one site does for one query: it holds what the query needs, and walks its heads' batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from node.core.arrangements.arrangements import Arrangements
+from node.core.arrangements.reach import reach_of
+from node.core.arrangements.table import RowTable
+from node.core.backlog import Backlog
+from node.core.errors import PeerProtocolError
+from node.core.gate import DeltaGate, FrontierGate, Gate
+from node.core.limits import Limits
+from node.core.messages import Start, StepMessage
+from node.core.outbox import Outbox
+from node.core.queries.leases import QueryLeases
+from node.core.queries.life import Life, Reaction, RunEvent, RunState
+from node.core.queries.shape import Shape, shape_of
+from node.core.queries.waiting import Waiting, Walk
+from node.core.queries.walks import Walks
+from node.core.rows import decode_rows
+from node.core.run_counts import RunCounts
+from node.core.status import ProbeCounts
+from node.core.ticks import TICK_END, TICK_MIN, Span, tick_start
+from node.core.view import SealedRows, View
+from node.core.work import Work
+from planner.model import Plan, PolicyName
+
+#: Until plans can change while they run there is one.
+FIRST_GENERATION = 1
+
+
+class QueryRun:
+    """A query at a site that takes part in it."""
+
+    def __init__(
+        self,
+        query_id: str,
+        plan: Plan,
+        tau_ms: int,
+        limits: Limits,
+        outbox: Outbox,
+        work: Work,
+        arrangements: Arrangements,
+        store: Callable[[Walk], None],
+    ) -> None:
+        self.query_id = query_id
+        self.plan = plan
+        self.generation = FIRST_GENERATION
+        self.shape: Shape = shape_of(plan)
+        self.prepared_us = outbox.now_us
+        self.first_tick = TICK_MIN
+        self._tau_ms = tau_ms
+        self._limits = limits
+        self._outbox = outbox
+        self._work = work
+        self._arrangements = arrangements
+        self._store = store
+        self._life = Life(query_id)
+        site = outbox.site
+        self.local_aliases = tuple(ref.alias for ref in plan.query.streams if ref.stream.site == site)
+        self._reaches = {alias: reach_of(plan.query, alias, tau_ms) for alias in plan.query.aliases}
+        self._leases = QueryLeases(query_id, self.generation, plan, self.shape, site, self._reaches)
+        self._walks: Walks | None = None
+        self._views: dict[str, View] = {}
+        self._done: dict[str, int] = {}
+        self._early_batches: list[tuple[RowTable, SealedRows]] = []
+        self._early_messages: list[tuple[str, StepMessage]] = []
+        self.backlogs = {alias: Backlog() for alias in self.local_aliases}
+        self.counts = RunCounts(query_id, plan, site, self.local_aliases)
+        self._leases.prepare(arrangements)
+
+    # -- for those who look on ----------------------------------------------------------------
+
+    @property
+    def state(self) -> RunState:
+        return self._life.state
+
+    @property
+    def started(self) -> bool:
+        return self._life.state is RunState.RUNNING
+
+    @property
+    def early_batches(self) -> int:
+        """Batches that were sealed since Prepare and wait for the start."""
+        return len(self._early_batches)
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """Walks that wait for another site, or for the clock."""
+        return self._walks.waiting if self._walks is not None else []
+
+    @property
+    def probe_counts(self) -> ProbeCounts:
+        gate: Gate = self._walks.gate if self._walks is not None else FrontierGate()
+        return ProbeCounts(self.query_id, gate.delta_us, gate.early, gate.late)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sink is done with every head for good."""
+        return self.started and all(tick == TICK_END for tick in self._done.values())
+
+    # -- its life -----------------------------------------------------------------------------
+
+    def start(self, message: Start) -> None:
+        """Begin with the tuples from a tick on, those that were sealed since Prepare included."""
+        if self._life.on(RunEvent.START) is not Reaction.BEGIN:
+            return
+        query = self.plan.query
+        self.first_tick = message.tick
+        self._done = dict.fromkeys(query.aliases, message.tick)
+        self._leases.start(self._arrangements, message, self._tau_ms)
+        gate: Gate = DeltaGate(message.delta_us) if self.plan.policy.name is PolicyName.DELTA else FrontierGate()
+        for alias in query.aliases:
+            first_ts = tick_start(message.tick, self._reaches[alias].tau)
+            self._views[alias] = View(query, self._reaches[alias], first_ts)
+        self._walks = Walks(
+            self.query_id,
+            self.generation,
+            self.shape,
+            self.plan.sink,
+            self._tau_ms * query.unit,
+            gate,
+            self._limits,
+            self._outbox,
+            self._work,
+            self._arrangements,
+            self._leases,
+            self.counts,
+            self._store,
+        )
+        early, self._early_batches = self._early_batches, []
+        for table, sealed in early:
+            self.on_batch(table, sealed)
+        messages, self._early_messages = self._early_messages, []
+        for peer, step_message in messages:
+            self.on_message(peer, step_message)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._life.on(RunEvent.END)
+        self._work.forget(self.query_id)
+        self._leases.release(self._arrangements)
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def on_batch(self, table: RowTable, sealed: SealedRows) -> None:
+        """A table that this query leases has the next batch."""
+        if self._life.on(RunEvent.BATCH) is Reaction.KEEP:
+            self._early_batches.append((table, sealed))
+            return
+        assert self._walks is not None
+        if sealed.span.end <= self.first_tick:
+            return
+        span = Span(max(sealed.span.first, self.first_tick), sealed.span.end)
+        starting = self._leases.heads_at(table)
+        local = [alias for alias in self.local_aliases if self._leases.table_of(alias) is table]
+        for alias in dict.fromkeys([*local, *starting]):
+            rows = self._views[alias].rows(sealed)
+            if alias in local:
+                self.backlogs[alias].add(span.end, rows.nbytes)
+                self.counts.on_batch(alias, rows)
+            if alias in starting:
+                walk = Walk(self.query_id, self.generation, alias, span, sealed.sealed_at_us, 0, rows)
+                self._walks.advance(walk)
+
+    def is_full(self, table: RowTable) -> bool:
+        """Whether as much of a table's stream is under way as is allowed."""
+        local = [alias for alias in self.local_aliases if self._leases.table_of(alias) is table]
+        return any(self.backlogs[alias].full(self._limits) for alias in local)
+
+    # -- walks --------------------------------------------------------------------------------
+
+    def on_message(self, peer: str, message: StepMessage) -> None:
+        """The other half of a step says something. Its site may have heard of the start before us: then it waits."""
+        if self._life.on(RunEvent.STEP) is Reaction.KEEP:
+            self._early_messages.append((peer, message))
+        else:
+            self._running().on_message(peer, message)
+
+    def wake(self, waiting: Waiting) -> None:
+        """What a walk waited for has happened."""
+        self._running().wake(waiting)
+
+    def answered(self, waiting: Waiting, rows: pa.RecordBatch) -> None:
+        """The engine answered."""
+        self._running().answered(waiting, rows)
+
+    def on_clock(self) -> None:
+        """Time passed."""
+        if self._walks is not None:
+            self._walks.on_clock()
+
+    @property
+    def has_endings(self) -> bool:
+        """Whether the sink has to be told of walks that ended without rows."""
+        return self._walks is not None and len(self._walks.endings) > 0
+
+    def tell_endings(self, riding: bool) -> None:
+        """Tell the sink of walks that ended without rows, if that costs little or somebody waits for it."""
+        self._running().tell_endings(
+            riding, lambda head: head in self.backlogs and self.backlogs[head].full(self._limits)
+        )
+
+    def _running(self) -> Walks:
+        assert self._walks is not None
+        return self._walks
+
+    # -- done ---------------------------------------------------------------------------------
+
+    def on_done(self, frontiers: tuple[tuple[str, int], ...]) -> None:
+        """The sink is done with these heads up to these ticks: forget what nobody can see any more."""
+        self._life.on(RunEvent.DONE)
+        for head, tick in frontiers:
+            if tick < self._done.get(head, TICK_END):
+                raise PeerProtocolError(f"query {self.query_id} requires done frontiers that rise; got {head}={tick}")
+            self._done[head] = tick
+            if head in self.backlogs:
+                self.backlogs[head].done(tick)
+        self._leases.on_done(self._arrangements, self._done)
+        self._running().on_done(self._done)
+
+    def decode_results(self, data: bytes) -> pa.RecordBatch:
+        """Result rows of this query from a peer's bytes."""
+        return decode_rows(data, self.shape.output_schema)
