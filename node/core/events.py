@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from node.core.messages import Message
+from node.core.sealer import Batch
 from node.core.ticks import Span
 from planner.model import JoinQuery, Plan, StreamInfo
 from planner.stats import StreamProfile
@@ -30,6 +31,30 @@ class RowsArrived:
 @dataclass(frozen=True, slots=True)
 class SourceFailed:
     """The source of a stream cannot go on."""
+
+    stream: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLogged:
+    """Everything of a stream before tick ``frontier`` is durable; may answer several AppendBatch."""
+
+    stream: str
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Answers ReadLog: batches in order, without a gap; none if nothing is logged from that tick on."""
+
+    reader: int
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailed:
+    """The log of a stream cannot go on: of what was asked of it and not answered, nothing is certain."""
 
     stream: str
     reason: str
@@ -142,6 +167,9 @@ class ClockAdvanced:
 Event = (
     RowsArrived
     | SourceFailed
+    | BatchLogged
+    | LogRead
+    | LogFailed
     | ProbeFinished
     | EngineFailed
     | RowsStored

@@ -36,6 +36,8 @@ class Batch:
     rows: pa.RecordBatch
     #: Event time of each row, ascending, in the stream's unit.
     ts: Times
+    #: The number of its first tuple in the stream.
+    first: int = 0
 
 
 class Sealer:
