@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-Bytes = bytes | memoryview
+Bytes = bytes | bytearray | memoryview
 
 
 class DiskFile(Protocol):

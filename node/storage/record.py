@@ -87,7 +87,7 @@ def decode_batch(head: RecordHead, body: memoryview, schema: pa.Schema) -> Batch
 
 
 def _rows_bytes(rows: pa.RecordBatch) -> pa.Buffer:
-    rows = pa.RecordBatch.from_arrays([_compact(column) for column in rows.columns], schema=rows.schema)
+    rows = _compact(rows)
     if not has_dictionary(rows.schema):
         return rows.serialize()
     sink = pa.BufferOutputStream()
@@ -102,12 +102,12 @@ def _rows_of(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(data, schema)
 
 
-def _compact(column: pa.Array) -> pa.Array:
+def _compact(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Arrow writes all that a column of views can point to, be it cut to a few rows: make it point to those only."""
-    kind = column.type
-    if plain_type(kind) == kind or pa.types.is_run_end_encoded(kind):
-        return column
-    return from_plain(to_plain(column), kind)
+    for place, kind in enumerate(rows.schema.types):
+        if plain_type(kind) != kind and not pa.types.is_run_end_encoded(kind):
+            rows = rows.set_column(place, rows.schema.field(place), from_plain(to_plain(rows.column(place)), kind))
+    return rows
 
 
 def has_dictionary(schema: pa.Schema) -> bool:

@@ -45,9 +45,9 @@ class SimulatedFile:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
-        # The crash may come before the bytes are down or after: both are tried, because it comes at any operation.
         self._disk.operate()
         self._disk.check_sync()
+        self._disk.syncs += 1
         self._file.synced = bytes(self._file.data)
 
     def truncate(self, nbytes: int) -> None:
@@ -91,10 +91,10 @@ class SimulatedDisk:
             self.operations_left -= 1
 
     def check_sync(self) -> None:
+        """Raise OSError if this sync is to fail."""
         if self.sync_fails:
             self.sync_fails = False
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        self.syncs += 1
 
     def crash(self) -> None:
         """Power is lost and comes back."""
@@ -149,9 +149,7 @@ class SimulatedDisk:
 
     def sync_names(self) -> None:
         self.operate()
-        if self.sync_fails:
-            self.sync_fails = False
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.check_sync()
         self._synced_names = dict(self._names)
         self.names_synced += 1
 
