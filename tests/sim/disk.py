@@ -1,8 +1,8 @@
 """A disk in memory that forgets in a crash what disks may forget, by seed.
 
 A crash keeps what was synced. Of bytes written since, it keeps any prefix; sometimes the file is as long as it was, and
-what is missing is zeros. Each name that was made, moved or removed since the names were synced is, one by one, as it is
-or as it was.
+what is missing, at the end or in the middle, is zeros. Each name that was made, moved or removed since the names were
+synced is, one by one, as it is or as it was.
 """
 
 from __future__ import annotations
@@ -114,8 +114,11 @@ class SimulatedDisk:
         if not data.startswith(synced):  # it was cut, which is either done or not
             data = synced = self._rng.choice((data, synced))
         cut = self._rng.randint(len(synced), len(data))
-        zeros = bytes(len(data) - cut) if self._rng.random() < 0.3 else b""
-        kept = data[:cut] + zeros
+        kept = data[:cut]
+        if self._rng.random() < 0.4:
+            # Pages go to the disk in any order: a later one may be there while an earlier one is not.
+            end = self._rng.choice((len(data), self._rng.randint(cut, len(data))))
+            kept += bytes(end - cut) + data[end:]
         return _File(bytearray(kept), kept)
 
     # -- the folder ---------------------------------------------------------------------------

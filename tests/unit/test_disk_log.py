@@ -16,7 +16,7 @@ from node.storage.errors import StorageError
 from node.storage.folder import Folder
 from node.storage.memory_log import MemoryLog
 from node.storage.record import encode_record
-from node.storage.segment import VERSION, segment_name
+from node.storage.segment import VERSION, encode_segment_head, segment_name
 from node.storage.stream_log import PIECE_BYTES, StreamLog
 from tests.sim.disk import PowerLostError, SimulatedDisk
 from tests.unit.logged import batch, batches, log_all, read_all, same, some_batches
@@ -199,6 +199,31 @@ def test_a_tail_torn_at_any_byte_is_cut_and_what_was_before_survives() -> None:
             assert same(read_all(again, 0), made)
 
 
+def test_what_was_cut_does_not_come_back() -> None:
+    for seed in range(20):
+        disk = simulated(seed)
+        log = DiskLog(disk)
+        log_all(log, batches(3))
+        (name,) = disk.names()
+        disk.open(name).append([b"torn" * 9])
+        disk.crash()
+        DiskLog(disk).recover()
+        disk.crash()
+        assert disk.size(name) == log.nbytes
+
+
+def test_a_whole_record_that_does_not_go_on_where_the_log_ended_is_cut() -> None:
+    """What an earlier file left where this one had not been written yet."""
+    disk = simulated()
+    log = DiskLog(disk)
+    log_all(log, batches(3))
+    (name,) = disk.names()
+    disk.open(name).append(encode_record(batch(7, 8, 1), 0))
+    again = DiskLog(disk)
+    assert again.recover().frontier == 3
+    assert same(read_all(again, 0), batches(3))
+
+
 def test_a_flipped_bit_anywhere_is_refused_or_cut_from_what_was_written_last() -> None:
     made = batches(3)
     disk = simulated()
@@ -322,6 +347,22 @@ def test_on_a_full_disk_nothing_is_claimed_and_the_log_goes_on_when_there_is_roo
         again = DiskLog(disk, SMALL)
         assert again.recover().cut_bytes == 0
         assert same(read_all(again, 0), made)
+
+
+def test_a_segment_that_got_no_batch_gives_way_to_one_with_other_columns() -> None:
+    disk = simulated()
+    log = DiskLog(disk)
+    made = batch(0, 1, 2)
+    disk.room = len(encode_segment_head(made.rows.schema))
+    with pytest.raises(StorageError, match="No space left on device"):
+        log_all(log, [made])
+    disk.room = None
+    other = Batch(made.span, made.rows.select(["v"]), made.ts)
+    log_all(log, [other])
+    assert log.nbytes == sum(map(disk.size, disk.names()))
+    again = DiskLog(disk)
+    assert again.recover().batches == 1
+    assert same(read_all(again, 0), [other])
 
 
 def test_after_a_sync_that_failed_nothing_is_claimed_any_more() -> None:
