@@ -25,7 +25,9 @@ CLUSTER: Mapping[str, Key] = {
     "cluster": Key("name", '"narrows"', "Daemons of clusters with different names refuse each other."),
     "engine": Key('"spark" or "native"', '"spark"', "Who runs the joins of sites that do not say."),
     "late_dir": Key("directory", '"late"', "Where late tuples and those without event time are written."),
-    "state_dir": Key("directory", '"state"', "Where streams that Spark reads keep their position."),
+    "state_dir": Key(
+        "directory", '"state"', "Where streams have their logs, and those that Spark reads their position."
+    ),
 }
 SITE: Mapping[str, Key] = {
     "listen": Key('"host:port"', "", "Where its daemon listens."),

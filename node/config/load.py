@@ -69,6 +69,7 @@ def _cluster(table: Table, path: Path) -> ClusterConfig:
         name=table.text("cluster", "a name in quotes", matching(_CLUSTER_NAME), "narrows"),
         tau_ms=table.text("tau", 'a duration such as "100ms"', _tau, 1, required=True),
         late_dir=base / table.text("late_dir", "a directory", non_empty("a directory"), "late"),
+        state_dir=state_dir,
         sites=sites,
         links=read_links(table.table("link"), [site.name for site in sites]),
         wan=read_wan(table.table("wan"), [site.name for site in sites]) if table.has("wan") else None,

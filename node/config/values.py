@@ -112,6 +112,7 @@ class ClusterConfig:
     name: str
     tau_ms: int
     late_dir: Path
+    state_dir: Path
     sites: tuple[SiteConfig, ...]
     #: What is declared of links, each direction on its own.
     links: tuple[DeclaredLink, ...] = ()

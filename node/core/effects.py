@@ -85,6 +85,31 @@ class ReadSource:
 
 
 @dataclass(frozen=True, slots=True)
+class AppendBatch:
+    """Write the next sealed batch of a stream to its log; answered by BatchLogged when it is durable."""
+
+    stream: str
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Read logged batches from the one that contains ``tick`` on; answered by one LogRead with the first of them."""
+
+    reader: int
+    stream: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLog:
+    """Batches that end at or before ``tick`` may be forgotten."""
+
+    stream: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureStream:
     """Make a profile of a stream (``profile.py``); takes long enough to be done elsewhere. Answered by StreamMeasured.
 
@@ -169,6 +194,9 @@ Effect = (
     | ReadLog
     | TrimLog
     | ReadSource
+    | AppendBatch
+    | ReadLog
+    | TrimLog
     | MeasureStream
     | ReportStatistics
     | RunOp

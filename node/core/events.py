@@ -61,6 +61,30 @@ class SourceFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchLogged:
+    """Everything of a stream before tick ``frontier`` is durable; may answer several AppendBatch."""
+
+    stream: str
+    frontier: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Answers ReadLog: batches in order, without a gap; none if nothing is logged from that tick on."""
+
+    reader: int
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailed:
+    """The log of a stream cannot go on: of what was asked of it and not answered, nothing is certain."""
+
+    stream: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeFinished:
     """The engine answered question ``op_id``."""
 
@@ -170,6 +194,9 @@ Event = (
     | LogRead
     | LogFailed
     | SourceFailed
+    | BatchLogged
+    | LogRead
+    | LogFailed
     | ProbeFinished
     | EngineFailed
     | RowsStored

@@ -41,9 +41,13 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("node/stack.py", "import asyncio", "Pure code"),
         ("node/core/site.py", "import node.wire", "does not know how it is sent"),
         ("node/wire/messages.py", "import node.io.clock", "Packages only look down"),
+        ("node/storage/disk_log.py", "import node.io.clock", "The storage knows"),
+        ("node/storage/segment.py", "import node.storage.folder", "only through a disk"),
+        ("node/storage/record.py", "import os", "only through a disk"),
         ("node/core/sink.py", "import node.core.link", "Stages do not know each other"),
         ("node/io/runner.py", "import node.rpc.link_pb2", "see protobuf"),
         ("tests/sim/world.py", "import node.io.runner", "none of the real IO"),
+        ("tests/sim/disk.py", "import node.storage.folder", "none of the real IO"),
         ("tests/oracle/oracle.py", "import planner.model", "shares no code"),
     ],
 )

@@ -160,6 +160,7 @@ def test_a_site_without_spark_needs_none(tmp_path: Path) -> None:
 def test_optional_keys_have_their_defaults(tmp_path: Path) -> None:
     config = load_cluster(write(tmp_path, stream('path = "x.csv"\nts = "t"')))
     assert (config.name, config.late_dir) == ("narrows", tmp_path / "late")
+    assert config.state_dir == tmp_path / "state"
     assert config.sites[0].engine == "spark"
     (found,) = config.sites[0].streams
     assert found.unit is None
