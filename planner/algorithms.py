@@ -84,6 +84,11 @@ class CopySpec:
     keyed: bool = True
     #: Whether the holder is told the event time of every tuple where the window counts tuples: it must number them.
     times: bool = False
+    #: Whether it holds tuples, and whether it knows keys without their tuples, so that a wider filter lets more pass.
+    tuples: bool = True
+    blind: bool = False
+    #: Whether a tuple comes only if someone asks for it, so that it is nobody's filter that decides.
+    asked_only: bool = False
     #: Of tuples that are sent because someone asks: the share that one step asks for. Each is sent once, whoever asks.
     share: Callable[[JoinStats], float] | None = None
 
@@ -291,9 +296,9 @@ def _paper_sm_d2(step: PaperStep) -> float:
 
 COPIES: Mapping[CopyKind, CopySpec] = {
     CopyKind.FULL: CopySpec(_full_sync, keyed=False),
-    CopyKind.REDUCED: CopySpec(_reduced_sync, times=True, share=lambda stats: stats.reduced_share),
-    CopyKind.MIXED: CopySpec(keys_sync, times=True, share=lambda stats: stats.mixed_share),
-    CopyKind.KEYS: CopySpec(keys_sync),
+    CopyKind.REDUCED: CopySpec(_reduced_sync, times=True, asked_only=True, share=lambda stats: stats.reduced_share),
+    CopyKind.MIXED: CopySpec(keys_sync, times=True, blind=True, share=lambda stats: stats.mixed_share),
+    CopyKind.KEYS: CopySpec(keys_sync, tuples=False, blind=True),
 }
 
 _KEYS_GO = Crossing(Kind.KEYS, "its distinct keys", number=1)

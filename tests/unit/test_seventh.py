@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _MEMBER = '    SM_D2 = "SM-D2"\n'
 _COPY = '    KEYS = "keys"\n'
-_COPIES_END = "    CopyKind.KEYS: CopySpec(keys_sync),\n"
+_COPIES_END = "    CopyKind.KEYS: CopySpec(keys_sync, tuples=False, blind=True),\n"
 _TABLE_END = "}\n\n#: What can join streams"
 _ENTRY = """\
     Algorithm.SM_X: AlgorithmSpec(

@@ -1,0 +1,105 @@
+"""Copies of windows that run at other sites, whoever they were made for, and which of them serve a query.
+
+Planner and core ask here, so that what a plan counts on is what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from planner.algorithms import CopyKind
+from planner.implication import implies, same
+from planner.model import Call, ColumnRef, Expr, JoinQuery, Literal, RowsWindow, columns_of
+from planner.selectivity import selectivity
+
+#: A copy of keys that lets pass more than so many times the rows it has to is of no use: an own one is made.
+LOOSENESS_MAX = 4.0
+
+
+class CopyAxis(StrEnum):
+    """What windows are measured by."""
+
+    TIME = "time"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCopy:
+    """A copy of a stream's window at another site. Names are those of the stream, so that queries can be compared."""
+
+    kind: CopyKind
+    stream: str
+    #: The columns by which it is kept, in the order of their names; none for a full copy.
+    keys: tuple[str, ...]
+    #: The columns of the tuples in it; a copy of keys has no others.
+    columns: tuple[str, ...]
+    #: What its tuples have passed, its columns under the stream's name. Of W' of a time window None: there the
+    #: questions decide what comes, and who uses it filters it.
+    filter: Expr | None
+    axis: CopyAxis
+    owner: str
+    holder: str
+
+
+def copy_of(query: JoinQuery, kind: CopyKind, alias: str, keys: tuple[str, ...], holder: str) -> RunningCopy:
+    """The copy that a query needs of one of its streams; ``keys`` are names of columns."""
+    ref, spec = query.ref(alias), kind.spec
+    axis = CopyAxis.ROWS if isinstance(ref.window, RowsWindow) else CopyAxis.TIME
+    where = None if ref.where is None else _renamed(ref.where, ref.stream.name)
+    columns = query.needed_columns(alias) if spec.tuples else keys
+    if spec.asked_only and axis is CopyAxis.TIME:
+        wanted = (*columns, *_columns(where))
+        columns, where = tuple(name for name in ref.stream.schema.names if name in wanted), None
+    return RunningCopy(kind, ref.stream.name, keys if spec.keyed else (), columns, where, axis, ref.stream.site, holder)
+
+
+def serves(copy: RunningCopy, needed: RunningCopy) -> bool:
+    """Whether a copy holds all that another one would have to.
+
+    Tuples of a copy with a wider filter are filtered again where they are used, so it must have the columns for that.
+    Positions in a count window depend on what passed the filter, so there filters must be the same.
+    """
+    if (copy.kind, copy.stream, copy.owner, copy.holder) != (needed.kind, needed.stream, needed.owner, needed.holder):
+        return False
+    if copy.keys != needed.keys or not set(needed.columns) <= set(copy.columns):
+        return False
+    if needed.kind.spec.times and copy.axis is not needed.axis:
+        return False
+    if same(copy.filter, needed.filter):
+        return True
+    if needed.axis is CopyAxis.ROWS or not implies(needed.filter, copy.filter):
+        return False
+    if needed.kind.spec.tuples and not set(_columns(needed.filter)) <= set(copy.columns):
+        return False
+    return looseness(copy, needed) <= LOOSENESS_MAX
+
+
+def serving(copies: Iterable[RunningCopy], needed: RunningCopy) -> RunningCopy | None:
+    """The copy to use, of those that serve: the one that lets pass the least, the first of several."""
+    found = [copy for copy in copies if serves(copy, needed)]
+    return min(found, key=lambda copy: looseness(copy, needed), default=None)
+
+
+def looseness(copy: RunningCopy, needed: RunningCopy) -> float:
+    """How many times the keys that it needs a query finds in a copy with a wider filter; a guess.
+
+    Of a copy that knows keys only by their tuples it is 1: those that do not pass are seen not to.
+    """
+    if not needed.kind.spec.blind or same(copy.filter, needed.filter):
+        return 1.0
+    shares = [1.0 if each is None else selectivity(each) for each in (copy.filter, needed.filter)]
+    return max(1.0, shares[0] / max(1e-9, shares[1]))
+
+
+def _columns(expr: Expr | None) -> list[str]:
+    return [] if expr is None else sorted(column.column for column in columns_of(expr))
+
+
+def _renamed(expr: Expr, stream: str) -> Expr:
+    if isinstance(expr, ColumnRef):
+        return ColumnRef(stream, expr.column)
+    if isinstance(expr, Literal):
+        return expr
+    return Call(expr.function, tuple(_renamed(arg, stream) for arg in expr.args), expr.type)
