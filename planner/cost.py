@@ -158,6 +158,8 @@ class ReplicaEstimate:
     users: tuple[str, ...]
     flows: tuple[Flow, ...]
     cost: float
+    #: Whether it runs already, so that its sync costs nothing more.
+    already_there: bool = False
 
     @property
     def bytes_per_s(self) -> float:

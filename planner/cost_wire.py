@@ -6,9 +6,10 @@ start at their head's site or at the sink.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.algorithms import LOCAL_CPU_S, PLAIN, PRODUCT_ALGORITHMS, Algorithm, CopyKind
+from planner.copies import RunningCopy, copy_of, looseness, serving
 from planner.cost import Flow, Move, Objective, ReplicaKey
 from planner.estimate import Estimator
 from planner.graph import is_linked, link_of, needed_after
@@ -130,12 +131,16 @@ class Links:
 class StepBytes:
     """Everything about a step that does not depend on where the carry is."""
 
-    stats: JoinStats
-    sizes: Sizes
+    load: StepLoad
     traffic: dict[Algorithm, Traffic]
     keys: tuple[str, ...]
     #: The algorithms that can be the cheapest wherever the carry is and whoever pays for replicas.
     worth: tuple[Algorithm, ...]
+
+    @property
+    def stats(self) -> JoinStats:
+        """How many rows and keys it has."""
+        return self.load.stats
 
 
 class WireSpace:
@@ -157,6 +162,7 @@ class WireSpace:
         self._links_of: dict[tuple[int, int], tuple[tuple[str, ...], float]] = {}
         self._tuple_bytes = [self._tuple_bytes_of(number) for number in range(len(self.aliases))]
         self._replica_flows: dict[ReplicaKey, tuple[Flow, ...]] = {}
+        self._running: dict[ReplicaKey, RunningCopy | None] = {}
 
     # -- what a search asks -------------------------------------------------------------------
 
@@ -211,11 +217,11 @@ class WireSpace:
         there, back = links.weight(site, owner), links.weight(owner, site)
         found = []
         for algorithm in algorithms:
-            traffic = step.traffic[algorithm]
+            replica = self.replica_of(algorithm, following, step.keys, site)
+            traffic = self.traffic_of(step, algorithm, replica)
             cost = traffic.forward_bytes * there + traffic.backward_bytes * back
             cost += self.step_delay_s(step.stats, traffic, site, owner) * links.delay_weight
             cost += step.stats.carry.rows * _CPU_S[algorithm] * links.cpu_weight
-            replica = self.replica_of(algorithm, following, step.keys, site)
             paid = 0.0 if replica is None else self.replica_cost(replica)
             found.append(Move(algorithm, site if _AT_SOURCE[algorithm] else owner, cost, replica, paid))
         return tuple(found)
@@ -240,11 +246,24 @@ class WireSpace:
         window_keys = estimator.kept_keys(following, keys) if keys else NO_KEYS
         load = StepLoad(stats, sizes, estimator.rates[following], window_keys, estimator.batches_s[head])
         traffic = {algorithm: algorithm.spec.traffic(load) for algorithm in algorithms}
-        return StepBytes(stats, sizes, traffic, keys, self._worth(traffic, following, keys))
+        return StepBytes(load, traffic, keys, self._worth(traffic, following, keys))
+
+    def traffic_of(self, step: StepBytes, algorithm: Algorithm, replica: ReplicaKey | None) -> Traffic:
+        """What a step sends that uses this replica: more if one runs already that has a wider filter."""
+        copy = None if replica is None else self.running(replica)
+        if replica is None or copy is None:
+            return step.traffic[algorithm]
+        times = looseness(copy, self._needed(replica))
+        if times <= 1:
+            return step.traffic[algorithm]
+        return algorithm.spec.traffic(replace(step.load, stats=step.stats.loosened(times)))
 
     def _worth(self, traffic: dict[Algorithm, Traffic], following: int, keys: tuple[str, ...]) -> tuple[Algorithm, ...]:
-        """Where every byte counts the same, bytes decide, and waits only between what is nearly equal."""
-        if not self.links.even:
+        """Where every byte counts the same, bytes decide, and waits only between what is nearly equal.
+
+        Where copies run already, what a step costs depends on where the carry is.
+        """
+        if not self.links.even or self._statistics.copies:
             return tuple(traffic)
         own = {algorithm: each.forward_bytes + each.backward_bytes for algorithm, each in traffic.items()}
         paid = dict(own)
@@ -294,11 +313,22 @@ class WireSpace:
             return None
         return ReplicaKey(kind, self.aliases[number], keys if kind.spec.keyed else (), holder)
 
+    def running(self, replica: ReplicaKey) -> RunningCopy | None:
+        """The copy that runs already and serves as this replica, if any."""
+        if not self._statistics.copies:
+            return None
+        if replica not in self._running:
+            self._running[replica] = serving(self._statistics.copies, self._needed(replica))
+        return self._running[replica]
+
+    def _needed(self, replica: ReplicaKey) -> RunningCopy:
+        return copy_of(self.query, replica.kind, replica.alias, replica.keys, replica.holder)
+
     def replica_flows(self, replica: ReplicaKey) -> tuple[Flow, ...]:
-        """What is sent to keep a replica, beside what steps ask for."""
+        """What is sent to keep a replica, beside what steps ask for: nothing more if it runs already."""
         if replica not in self._replica_flows:
             number = self.aliases.index(replica.alias)
-            parts = self._sync(replica, number)
+            parts = self._sync(replica, number) if self.running(replica) is None else ()
             flows = [Flow(self.sites[number], replica.holder, kind, size) for kind, size in parts if size > 0]
             self._replica_flows[replica] = tuple(flows)
         return self._replica_flows[replica]

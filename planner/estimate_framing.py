@@ -37,7 +37,7 @@ def with_framing(
 ) -> Framed:
     """Framing as it is shared in this plan in place of the usual one, and news of walks that end without rows."""
     posts: list[tuple[_Part, Mail]] = [post for head in heads for post in _walks(space, head)]
-    posts += [(each.replica, _sync(space, each)) for each in replicas if each.flows]
+    posts += [(each.replica, _sync(space, each)) for each in replicas if each.flows and not each.already_there]
     posts += [(None, _done(space, plan, site)) for site in plan.sites if site != plan.sink]
     flows: dict[_Part, list[Flow]] = {}
     for (part, mail), found in zip(
@@ -95,7 +95,8 @@ def _walks(space: WireSpace, head: HeadEstimate) -> Iterator[tuple[_Part, Mail]]
     for place, step in enumerate(head.steps):
         following = space.aliases.index(step.alias)
         if step.source != step.owner:
-            turns = space.step_bytes(number, joined, following).traffic[step.algorithm].turns
+            sent = space.step_bytes(number, joined, following)
+            turns = space.traffic_of(sent, step.algorithm, step.replica).turns
             for turn, per_s in enumerate(turns):
                 way = (step.source, step.owner) if turn % 2 == 0 else (step.owner, step.source)
                 yield (

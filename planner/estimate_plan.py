@@ -67,7 +67,8 @@ def _step(space: WireSpace, head: int, joined: int, following: int, algorithm: A
     step, owner = space.step_bytes(head, joined, following), space.sites[following]
     stats = step.stats
     remote = site != owner
-    traffic = step.traffic[algorithm]
+    replica = space.replica_of(algorithm, following, step.keys, site) if remote else None
+    traffic = space.traffic_of(step, algorithm, replica)
     flows = space.step_flows(traffic, site, owner)
     delay = space.step_delay_s(stats, traffic, site, owner) if remote else 0.0
     cpu_s = stats.carry.rows * (algorithm.spec.cpu_s if remote else LOCAL_CPU_S)
@@ -85,7 +86,7 @@ def _step(space: WireSpace, head: int, joined: int, following: int, algorithm: A
         flows,
         delay,
         cost,
-        space.replica_of(algorithm, following, step.keys, site) if remote else None,
+        replica,
     )
 
 
@@ -181,7 +182,8 @@ def _replicas(space: WireSpace, plan: Plan, heads: list[HeadEstimate]) -> tuple[
                 flows = _without_times(space, replica, times, flows)
             timed[replica.alias, replica.holder] = None
         owner = plan.query.ref(replica.alias).stream.site
-        found.append(ReplicaEstimate(replica, owner, tuple(users[replica]), flows, space.cost_of(flows)))
+        there = space.running(replica) is not None
+        found.append(ReplicaEstimate(replica, owner, tuple(users[replica]), flows, space.cost_of(flows), there))
     return tuple(found)
 
 

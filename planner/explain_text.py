@@ -130,13 +130,15 @@ def _replicas(estimate: PlanEstimate, measured: Measured | None) -> list[str]:
     seconds = measured.seconds if measured is not None else 0.0
     rows = []
     for each in estimate.replicas:
-        row = [str(each.replica), ", ".join(dict.fromkeys(each.users)), _number(each.bytes_per_s)]
+        there = ", already there" if each.already_there else ""
+        row = [f"{each.replica}{there}", ", ".join(dict.fromkeys(each.users)), _number(each.bytes_per_s)]
         if seconds and measured is not None:
             sent = bytes_of(measured.replicas.get(each.replica, ())) / seconds
             row += [_number(sent), _times(each.bytes_per_s, sent)]
         rows.append(row)
     heads = ["copies", "for", "bytes/s", *(["measured", "found"] if seconds else [])]
-    return _table(heads, rows, left=2)
+    said = ["already there: costs nothing more"] if any(each.already_there for each in estimate.replicas) else []
+    return [*_table(heads, rows, left=2), *said]
 
 
 def _links(estimate: PlanEstimate, measured: Measured | None) -> list[str]:

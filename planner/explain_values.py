@@ -103,6 +103,7 @@ def _replica_dict(each: ReplicaEstimate) -> dict[str, Any]:
         "holder": each.replica.holder,
         "heads": list(dict.fromkeys(each.users)),
         "bytes_per_s": each.bytes_per_s,
+        "already_there": each.already_there,
     }
 
 

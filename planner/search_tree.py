@@ -125,7 +125,7 @@ def _load(space: WireSpace, joined: int, number: int) -> TreeLoad:
     found = estimator.carry(number, joined | 1 << number)
     made = _rows(space, joined)
     steps = [space.step_bytes(number, 1 << number, other) for other in partners]
-    questions = [size for step in steps for kind, size in asked(step.stats, step.sizes) if kind is Kind.KEYS]
+    questions = [size for step in steps for kind, size in asked(step.load.stats, step.load.sizes) if kind is Kind.KEYS]
     names = tuple(dict.fromkeys(name for other in partners for name in _key_columns(space, other, number)))
     answered = min(1.0, found.rows / made) if made > 0 else 0.0
     return TreeLoad(

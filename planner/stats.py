@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.copies import RunningCopy
+
 #: Where the hashes of keys end.
 HASH_END = 2**64
 
@@ -72,3 +74,5 @@ class Statistics:
     tau_us: int
     profiles: Mapping[str, StreamProfile]
     links: Mapping[tuple[str, str], LinkStats]
+    #: Copies that run already: to use one costs nothing more.
+    copies: tuple[RunningCopy, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,11 @@ class JoinStats:
     mixed_share: float
     #: Keys of M that are asked for.
     fetched_keys: float
+
+    def loosened(self, times: float) -> JoinStats:
+        """The same where a copy has so many times the keys that it has to have."""
+        match, fetched = min(1.0, self.match_kept * times), min(self.keys, self.fetched_keys * times)
+        return replace(self, match_kept=match, fetched_keys=fetched, mixed_share=self.mixed_share * times)
 
 
 @dataclass(frozen=True, slots=True)

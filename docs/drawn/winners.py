@@ -32,14 +32,19 @@ class Cell:
         return sum(sizes[algorithm].values()) / sum(sizes[PLAIN].values())
 
     @property
+    def measured(self) -> list[Algorithm]:
+        """Those of which there are figures: an algorithm may be newer than they are."""
+        return [algorithm for algorithm in Algorithm if algorithm in self.by_algorithm]
+
+    @property
     def best(self) -> Algorithm:
-        return min(Algorithm, key=self.relative)
+        return min(self.measured, key=self.relative)
 
     @property
     def as_good(self) -> int:
         """How many others are as good as the best."""
         limit = self.relative(self.best) * _AS_GOOD
-        return sum(self.relative(algorithm) <= limit for algorithm in Algorithm) - 1
+        return sum(self.relative(algorithm) <= limit for algorithm in self.measured) - 1
 
 
 Grid = Mapping[tuple[int, float, int], Cell]
@@ -79,7 +84,7 @@ def winners_svg(grid: Grid) -> str:
                 place = Rect(left + wide * column + 2, 86 + tall * row + 2, wide - 4, tall - 4)
                 _winner(canvas, place, grid[size, rate, distinct])
     y = 96 + tall * len(rates) + 22
-    note = "Figures: bytes on the wire, shipping every tuple (SP-D) = 1. +n: so many others are within 2 %."
+    note = f"Figures: bytes on the wire, shipping every tuple ({PLAIN.value}) = 1. +n: so many others are within 2 %."
     canvas.text((14, y), note, colour="dim")
     return canvas.svg()
 
@@ -96,8 +101,8 @@ def _winner(canvas: Canvas, place: Rect, cell: Cell) -> None:
 def kinds_svg(grid: Grid) -> str:
     """Bytes per tuple of each algorithm in one cell, by kind."""
     cell = grid[_SIZE_BYTES, _RATE, _KEYS]
-    kinds = [kind for kind in Kind if any(cell.by_algorithm[each][kind] for each in Algorithm)]
-    per_tuple = {each: {kind: cell.by_algorithm[each][kind] / cell.tuples for kind in kinds} for each in Algorithm}
+    kinds = [kind for kind in Kind if any(sizes[kind] for sizes in cell.by_algorithm.values())]
+    per_tuple = {each: {kind: cell.by_algorithm[each][kind] / cell.tuples for kind in kinds} for each in cell.measured}
     canvas = Canvas(760, 300, f"Bytes per tuple by kind: {_SIZE_BYTES} bytes, {_KEYS:,} keys, {_RATE:.0%} in a result")
     heading = f"Bytes on the wire per tuple: tuples of {_SIZE_BYTES} bytes, {_KEYS:,} keys, {_RATE:.0%} in a result"
     canvas.text((16, 28), heading, size=13, bold=True)
@@ -131,7 +136,7 @@ def winners_table(grid: Grid) -> str:
 
 
 def _second(cell: Cell) -> Algorithm:
-    return min((each for each in Algorithm if each is not cell.best), key=cell.relative)
+    return min((each for each in cell.measured if each is not cell.best), key=cell.relative)
 
 
 def _lead(cell: Cell) -> float:
