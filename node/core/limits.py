@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.core.errors import invariant
+from planner.framing import NEWS_HELD, NEWS_S
 
 MIB = 1024 * 1024
 
@@ -30,9 +31,9 @@ class Limits:
     #: An acknowledgement waits at most this long for a message to ride on; alone it costs 23 to 49 bytes.
     ack_us: int = 2_000_000
     #: Walks that ended without rows, and done frontiers, wait for a message to ride on: at most so many ...
-    news_held_max: int = 8
+    news_held_max: int = NEWS_HELD
     #: ... and at most this long.
-    news_us: int = 1_000_000
+    news_us: int = round(NEWS_S * 1e6)
     #: A query is planned without what a site has not told by then.
     profile_us: int = 5_000_000
     #: A query that is not ready everywhere by then is given up by its home: sites that are ready hold

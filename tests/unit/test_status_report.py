@@ -13,6 +13,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from node.codec import Shipment
 from node.core.effects import QueryState, StoreRows
 from node.core.limits import Limits
 from node.core.link import Kind, LinkState
@@ -88,8 +89,8 @@ class Daemon:
         self.queries.store(StoreRows(query.query_id, "a", Span(tick, tick + 1), 0, ROWS), 0)
 
 
-def shipments(outputs: list[Any]) -> list[bytes]:
-    return [output.data for output in outputs if isinstance(output, SendFrame)]
+def shipments(outputs: list[Any]) -> list[Shipment]:
+    return [output.shipment for output in outputs if isinstance(output, SendFrame)]
 
 
 @pytest.fixture
