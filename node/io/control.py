@@ -18,11 +18,13 @@ from node.io.engine_report import EngineReport
 from node.io.engine_thread import EngineThread
 from node.io.explained import explained
 from node.io.plan_desk import PlanDesk
+from node.io.planned import Planned
 from node.io.queries import IssuedQuery, Queries
 from node.io.runner import Runner
 from node.io.status_report import StatusReport, trouble_of
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
+from planner.alternatives import Compared, compared
 from planner.choose import Options
 from planner.errors import NarrowsError, UnknownStreamError
 from planner.plans import describe, plan_dict
@@ -116,12 +118,17 @@ class Control:
             query = await self._find(request.query_id, context)
             if query.planned.choice is None:
                 query.planned = await self._desk.estimated(query.plan, Options())
-            return explained(query.planned, request.query_id, request.measured, self._troubles())
+            if query.others is None:
+                query.others = await asyncio.to_thread(_compared, query.planned)
+            return await asyncio.to_thread(
+                explained, query.planned, query.others, query.query_id, request.measured, self._troubles()
+            )
         try:
             planned = await self._desk.plan(request.query, lambda _: None, explained=True)
         except NarrowsError as error:
             await self._refuse(error, context)
-        return explained(planned, "", (), self._troubles())
+        others = await asyncio.to_thread(_compared, planned)
+        return await asyncio.to_thread(explained, planned, others, "", (), self._troubles())
 
     def _require_links(self, sites: tuple[str, ...]) -> None:
         for site in sites:
@@ -255,3 +262,7 @@ class Control:
     def sample(self) -> None:
         """Notice how things are; called about once a second."""
         self._report.sample()
+
+
+def _compared(planned: Planned) -> Compared | None:
+    return None if planned.choice is None else compared(planned.choice)

@@ -18,6 +18,7 @@ from node.core.limits import Limits
 from node.io.latency import LatencyHistogram
 from node.io.planned import Planned
 from node.io.spool import Spool
+from planner.alternatives import Compared
 from planner.errors import QueryError
 from planner.model import Plan
 
@@ -33,6 +34,8 @@ class IssuedQuery:
     query_id: str
     planned: Planned
     spool: Spool
+    #: What the plan was compared with, once somebody wanted to know.
+    others: Compared | None = None
     state: QueryState = QueryState.PREPARING
     reason: str = ""
     followed: bool = False
