@@ -21,7 +21,8 @@ from node.io.plan_desk import PlanDesk
 from node.io.planned import Planned
 from node.io.queries import IssuedQuery, Queries
 from node.io.runner import Runner
-from node.io.status_report import StatusReport, trouble_of
+from node.io.spool import RowsForgottenError
+from node.io.status_report import StatusReport, peak_bytes, trouble_of
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
 from planner.alternatives import Compared, compared
@@ -59,7 +60,7 @@ class Control:
         self._queries = queries
         self._desk = desk
         self._stop = stop
-        self._delivery = Delivery(self._find, queries, lambda stored: runner.put(list(stored)))
+        self._delivery = Delivery(self._find, queries, runner.put)
         self._report = StatusReport(runner, transport, engine_thread, engine, queries, engine_report)
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -202,8 +203,7 @@ class Control:
         if query.followed:
             text = f"query {query.query_id} requires one follower at a time; it has one"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-        query.followed = True
-        query.seen_rows = query.spool.taken
+        query.follow(True)
         leaving = asyncio.Event()
         taking = asyncio.create_task(self._take(query, requests, leaving))
         try:
@@ -213,8 +213,7 @@ class Control:
             # The client's last acknowledgement comes after our last row.
             await leaving.wait()
         finally:
-            query.followed = False
-            query.seen_rows = 0
+            query.follow(False)
             taking.cancel()
 
     async def _take(
@@ -235,10 +234,16 @@ class Control:
         while not leaving.is_set():
             changed, ended = query.changed, query.state.ended
             while number < query.spool.end and not leaving.is_set():
-                yield pb.FollowReply(number=number, rows=query.spool.read(number, begin))
+                rows = query.spool.at_hand(number, begin)
+                if rows is None:
+                    try:
+                        rows = await asyncio.to_thread(query.spool.piece(number, begin).load)
+                    except RowsForgottenError:  # it was dropped meanwhile
+                        break
+                yield pb.FollowReply(number=number, rows=rows)
                 number += 1
                 query.sent_before(number)
-                self._runner.put(list(self._queries.confirm(query)))
+                self._runner.put(self._queries.confirm(query))
             if ended:
                 yield pb.FollowReply(number=number, info=self._info(query))
                 return
@@ -257,7 +262,7 @@ class Control:
         return pb.Empty()
 
     async def _status(self, _: pb.Empty, __: Context) -> pb.StatusReply:
-        return self._report.reply()
+        return self._report.reply(await asyncio.to_thread(peak_bytes))
 
     def sample(self) -> None:
         """Notice how things are; called about once a second."""
