@@ -21,8 +21,8 @@ from node.core.link import Ack, Frame, Part
 from node.core.messages import AskMatches, Done, KeyAnswer, Message, ReplicaSync
 from node.core.rows import encode_rows
 from node.core.ticks import Span
-from node.framing import WINDOW_UPDATE_BYTES, framing_bytes
 from node.wire import decode_message, encode_message, kind_of
+from planner.http2 import WINDOW_UPDATE_BYTES, framing_bytes
 
 QUERY_ID = "frankfurt-1760000000-1"
 TICK_FIRST = 17_600_000_000
@@ -96,11 +96,11 @@ class Wire:
             raise AssertionError("what was sent did not arrive")
 
     def part(self, message: Message, ack: int) -> Part:
-        payload = encode_message(message)
-        if decode_message(payload) != message:
+        packed = encode_message(message)
+        if decode_message(packed) != message:
             raise AssertionError("a message did not come back")
         self._seq += 1
-        return Part(self._seq - 1, kind_of(message), False, payload, ack)
+        return Part(self._seq - 1, kind_of(message), False, packed.payload, ack, packed.numbers)
 
 
 def table(ticks: int, keys: int) -> Iterator[tuple[str, float, float, float]]:

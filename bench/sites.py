@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from node.codec import shares_of
 from node.core.effects import QueryState, ReadSource, ReportQuery, RunOp, StoreRows
 from node.core.engine import Engine, Find, Probe
 from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
@@ -236,13 +235,13 @@ class Sites:
     def _carry(self, site: str, frame: SendFrame) -> None:
         between = {site, frame.peer} == {"a", "b"}
         if between and site == "a":
-            self._ledger.count_sent(shares_of(frame.data))
+            self._ledger.count_sent(frame.shipment.shares)
         self._at(LINK_DELAY_US, lambda: self._arrive(site, frame, between))
 
     def _arrive(self, site: str, frame: SendFrame, between: bool) -> None:
         if between and site == "b":
-            self._ledger.count_received(shares_of(frame.data))
-        self._give(frame.peer, [FrameArrived(site, frame.connection, frame.data)])
+            self._ledger.count_received(frame.shipment.shares)
+        self._give(frame.peer, [FrameArrived(site, frame.connection, frame.shipment)])
 
     def _run_op(self, site: str, effect: RunOp) -> None:
         began = self._clock()

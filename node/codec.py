@@ -11,6 +11,7 @@ more than most of our frames:
     shipment   frame... checksum
     frame      head (1 byte), size (only if another frame follows), body (compressed)
     head       1 bit: another frame follows; 2: form; 1: the message goes on; 4: kind
+    part       acknowledgement, count, numbers, number of the part: as differences; payload
 
 The kind and the size are outside the compressed body, so bytes can be counted by
 kind, exactly and at both ends, without reading what is inside. The CRC-32 covers
@@ -20,25 +21,35 @@ shipment: one that is damaged, lost or out of place is noticed.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from node.core.compression import Compressor, Decompressor
 from node.core.errors import PeerProtocolError
 from node.core.link import Ack, Frame, Kind, Part
-from node.core.varint import decode_varint, encode_varint, unzigzag, zigzag
+from node.core.varint import (
+    decode_varint,
+    decode_varints,
+    encode_varint,
+    encode_varints,
+    signed,
+    unsigned,
+    unzigzag,
+    zigzag,
+)
 from node.wire import decode_frame, encode_frame
+from planner.http2 import HTTP2_PAYLOAD_BYTES
 
 #: What a shipment may hold before compression. gRPC refuses 4 MiB, and limits keep a part below that.
 SHIPMENT_BYTES_MAX = 4 * 1024 * 1024 + 64 * 1024
-#: Frames are joined up to this much. HTTP/2 cuts at 16 KiB, so there is nothing more to gain.
-_JOINED_BYTES_MAX = 16 * 1024
+#: Frames are joined up to this much: what HTTP/2 cuts again is no cheaper together.
+_JOINED_BYTES_MAX = HTTP2_PAYLOAD_BYTES
 _CHECKSUM_BYTES = 4
-#: A part's numbers are sent as differences if it has at most this many.
-_NUMBERS_MAX = 32
-_MASK = 2**64 - 1
+#: Of messages with at most this many numbers the last ones are remembered; no honest one has many more.
+_REMEMBERED_MAX = 32
 
 
 class _Form(IntEnum):
@@ -50,26 +61,70 @@ class _Form(IntEnum):
 
 
 _FOLLOWED, _FORM_SHIFT, _MORE, _KIND = 0x80, 5, 0x10, 0x0F
+_PART_HEAD, _ACK_HEAD, _RARE_HEAD = (form << _FORM_SHIFT for form in (_Form.PART, _Form.ACK, _Form.RARE))
+#: Each head as the byte that the checksum takes.
+_HEAD_BYTES = [bytes((head,)) for head in range(256)]
+
+
+class Cut(NamedTuple):
+    """Where a frame is in its shipment: its head, and where its compressed body begins and ends."""
+
+    head: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """The bytes of one gRPC message, and the frames in it; none if they are no shipment at all."""
+
+    data: bytes
+    cuts: tuple[Cut, ...]
+
+    def __len__(self) -> int:
+        """How many bytes travel."""
+        return len(self.data)
+
+    @property
+    def shares(self) -> list[tuple[Kind, int]]:
+        """What each frame is for, and how many bytes are its own; the last one has the checksum too."""
+        shares, at = [], 0
+        for head, _, end in self.cuts:
+            kind = _KINDS[head & _KIND]
+            if kind is None:
+                return [(Kind.CONTROL, len(self.data))]
+            shares.append((kind, end - at))
+            at = end
+        if not shares:
+            return [(Kind.CONTROL, len(self.data))]
+        shares[-1] = (shares[-1][0], shares[-1][1] + len(self.data) - at)
+        return shares
 
 
 class _Numbers:
     """The last numbers of each kind of message: those of the next one are near them."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[Kind, int], tuple[int, ...]] = {}
+        self._last: dict[tuple[Kind, int], Sequence[int]] = {}
 
     def differences(self, kind: Kind, numbers: tuple[int, ...]) -> list[int]:
+        if not numbers:
+            return []
         last = self._last.get((kind, len(numbers))) or (0,) * len(numbers)
-        self._last[kind, len(numbers)] = numbers
+        self._remember(kind, numbers)
         return [zigzag(number - before) for number, before in zip(numbers, last, strict=True)]
 
     def numbers(self, kind: Kind, differences: list[int]) -> tuple[int, ...]:
+        if not differences:
+            return ()
         last = self._last.get((kind, len(differences))) or (0,) * len(differences)
-        numbers = tuple(
-            (before + unzigzag(difference)) & _MASK for before, difference in zip(last, differences, strict=True)
-        )
-        self._last[kind, len(differences)] = numbers
+        numbers = tuple(signed(before + unzigzag(more)) for before, more in zip(last, differences, strict=True))
+        self._remember(kind, numbers)
         return numbers
+
+    def _remember(self, kind: Kind, numbers: tuple[int, ...]) -> None:
+        if len(numbers) <= _REMEMBERED_MAX:
+            self._last[kind, len(numbers)] = numbers
 
 
 class FrameWriter:
@@ -82,9 +137,9 @@ class FrameWriter:
         self._seq = 0
         self._ack = 0
 
-    def write(self, frames: Iterable[Frame]) -> list[bytes]:
+    def write(self, frames: Iterable[Frame]) -> list[Shipment]:
         """The shipments that carry these frames, in order."""
-        shipments: list[bytes] = []
+        shipments: list[Shipment] = []
         batch: list[tuple[int, bytes]] = []
         size = 0
         for frame in frames:
@@ -98,49 +153,42 @@ class FrameWriter:
             shipments.append(self._ship(batch))
         return shipments
 
-    def _ship(self, batch: Sequence[tuple[int, bytes]]) -> bytes:
+    def _ship(self, batch: Sequence[tuple[int, bytes]]) -> Shipment:
         out = bytearray()
-        for place, (form, body) in enumerate(batch, 1):
-            followed = place < len(batch)
-            head = form | (_FOLLOWED if followed else 0)
-            self._checksum = zlib.crc32(body, zlib.crc32(bytes((head,)), self._checksum))
+        cuts = []
+        checksum, last = self._checksum, len(batch) - 1
+        for place, (form, body) in enumerate(batch):
+            head = form | _FOLLOWED if place < last else form
+            checksum = zlib.crc32(body, zlib.crc32(_HEAD_BYTES[head], checksum))
             packed = self._compressor.compress(body)
             out.append(head)
-            if followed:
+            if place < last:
                 out += encode_varint(len(packed))
+            begin = len(out)
             out += packed
-        return bytes(out) + self._checksum.to_bytes(_CHECKSUM_BYTES, "little")
+            cuts.append(Cut(head, begin, len(out)))
+        self._checksum = checksum
+        return Shipment(bytes(out) + checksum.to_bytes(_CHECKSUM_BYTES, "little"), tuple(cuts))
 
     def _encode(self, frame: Frame) -> tuple[int, bytes]:
         match frame:
             case Part():
-                head = _Form.PART << _FORM_SHIFT | (_MORE if frame.more else 0) | frame.kind
-                return head, self._part(frame)
+                return _PART_HEAD | (_MORE if frame.more else 0) | frame.kind, self._part(frame)
             case Ack():
-                return _Form.ACK << _FORM_SHIFT | Kind.CONTROL, self._acknowledgement(frame.expects)
+                return _ACK_HEAD | Kind.CONTROL, encode_varint(self._acknowledgement(frame.expects))
             case _:
-                return _Form.RARE << _FORM_SHIFT | Kind.CONTROL, encode_frame(frame)
+                return _RARE_HEAD | Kind.CONTROL, encode_frame(frame)
 
     def _part(self, part: Part) -> bytes:
-        payload = part.payload
-        # Only how the bytes look counts here, not what they mean: the reader undoes it for any bytes.
-        count = payload[0] if payload else 0
-        rest = 1 + 8 * count
-        if not 0 < count <= _NUMBERS_MAX or rest > len(payload):
-            count = rest = 0
-        numbers = struct.unpack_from(f"<{count}Q", payload, 1 if count else 0)
-        out = bytearray(self._acknowledgement(part.ack))
-        out.append(count)
-        for difference in self._numbers.differences(part.kind, numbers):
-            out += encode_varint(difference)
-        out += encode_varint(zigzag(part.seq - self._seq))
+        differences = self._numbers.differences(part.kind, part.numbers)
+        ack, jump = self._acknowledgement(part.ack), zigzag(part.seq - self._seq)
         self._seq = part.seq + 1
-        return bytes(out) + payload[rest:]
+        return encode_varints((ack, len(differences), *differences, jump)) + part.payload
 
-    def _acknowledgement(self, expects: int) -> bytes:
+    def _acknowledgement(self, expects: int) -> int:
         difference = zigzag(expects - self._ack)
         self._ack = expects
-        return encode_varint(difference)
+        return difference
 
 
 class FrameReader:
@@ -153,20 +201,24 @@ class FrameReader:
         self._seq = 0
         self._ack = 0
 
-    def read(self, shipment: bytes) -> list[Frame]:
+    def read(self, shipment: Shipment) -> list[Frame]:
         """The frames in a shipment. After an error the reader is of no further use.
 
         Raises PeerProtocolError if the bytes are not the next shipment of this connection.
         """
+        data = memoryview(shipment.data)
+        if not shipment.cuts:
+            raise PeerProtocolError(f"a frame requires a head, its bytes and a checksum; got {len(data)} others")
         bodies = []
-        room = SHIPMENT_BYTES_MAX
-        for head, packed, _ in _cut(shipment):
-            body = self._decompressor.decompress(packed, room)
+        checksum, room = self._checksum, SHIPMENT_BYTES_MAX
+        for head, begin, end in shipment.cuts:
+            body = self._decompressor.decompress(data[begin:end], room)
             room -= len(body)
-            self._checksum = zlib.crc32(body, zlib.crc32(bytes((head,)), self._checksum))
+            checksum = zlib.crc32(body, zlib.crc32(_HEAD_BYTES[head], checksum))
             bodies.append((head, body))
-        if self._checksum.to_bytes(_CHECKSUM_BYTES, "little") != shipment[-_CHECKSUM_BYTES:]:
-            raise PeerProtocolError(f"a frame requires a checksum that fits; got {len(shipment)} damaged bytes")
+        self._checksum = checksum
+        if checksum.to_bytes(_CHECKSUM_BYTES, "little") != data[-_CHECKSUM_BYTES:]:
+            raise PeerProtocolError(f"a frame requires a checksum that fits; got {len(data)} damaged bytes")
         return [self._decode(head, body) for head, body in bodies]
 
     def _decode(self, head: int, body: bytes) -> Frame:
@@ -174,69 +226,56 @@ class FrameReader:
             case _Form.PART:
                 return self._part(_kind(head), bool(head & _MORE), body)
             case _Form.ACK:
-                expects, at = self._acknowledgement(body)
+                difference, at = decode_varint(body, 0)
                 if at != len(body):
                     raise PeerProtocolError(f"an acknowledgement requires {at} bytes; got {len(body)}")
-                return Ack(expects)
+                return Ack(self._acknowledgement(difference))
             case _:
                 return decode_frame(body)
 
     def _part(self, kind: Kind, more: bool, body: bytes) -> Part:
-        ack, at = self._acknowledgement(body)
-        count, at = decode_varint(body, at)
-        if count > _NUMBERS_MAX:
-            raise PeerProtocolError(f"a part requires at most {_NUMBERS_MAX} numbers; got {count}")
-        differences = []
-        for _ in range(count):
-            difference, at = decode_varint(body, at)
-            differences.append(difference)
-        numbers = self._numbers.numbers(kind, differences)
+        (ack, count), at = decode_varints(body, 0, 2)
+        differences, at = decode_varints(body, at, count)
         jump, at = decode_varint(body, at)
-        seq = (self._seq + unzigzag(jump)) & _MASK
+        numbers = self._numbers.numbers(kind, differences)
+        seq = unsigned(self._seq + unzigzag(jump))
         self._seq = seq + 1
-        head = struct.pack(f"<B{count}Q", count, *numbers) if count else b""
-        return Part(seq, kind, more, head + body[at:], ack)
+        return Part(seq, kind, more, body[at:], self._acknowledgement(ack), numbers)
 
-    def _acknowledgement(self, body: bytes) -> tuple[int, int]:
-        difference, at = decode_varint(body, 0)
-        self._ack = (self._ack + unzigzag(difference)) & _MASK
-        return self._ack, at
+    def _acknowledgement(self, difference: int) -> int:
+        self._ack = unsigned(self._ack + unzigzag(difference))
+        return self._ack
 
 
-def shares_of(shipment: bytes) -> list[tuple[Kind, int]]:
-    """What each frame of a shipment is for, and how many bytes are its own; the last one has the checksum too."""
-    try:
-        shares = [(_kind(head), size) for head, _, size in _cut(shipment)]
-    except PeerProtocolError:
-        return [(Kind.CONTROL, len(shipment))]
-    kind, size = shares[-1]
-    return [*shares[:-1], (kind, size + _CHECKSUM_BYTES)]
-
-
-def _cut(shipment: bytes) -> list[tuple[int, memoryview, int]]:
-    """Of each frame the head, the compressed body, and the size of both together."""
-    cut = []
-    view = memoryview(shipment)
-    at, end = 0, len(shipment) - _CHECKSUM_BYTES
+def cut(data: bytes) -> Shipment:
+    """Bytes that came, cut into frames; what cannot be cut is left whole, for a reader to refuse."""
+    cuts = []
+    at, end = 0, len(data) - _CHECKSUM_BYTES
     followed = True
     while followed:
         if at >= end:
-            raise PeerProtocolError(f"a frame requires a head and a checksum that fits; got {len(shipment)} bytes")
-        start, head = at, shipment[at]
+            return Shipment(data, ())
+        head, at = data[at], at + 1
         followed = bool(head & _FOLLOWED)
-        at += 1
         size = end - at
         if followed:
-            size, at = decode_varint(shipment, at)
+            try:
+                size, at = decode_varint(data, at)
+            except PeerProtocolError:
+                return Shipment(data, ())
             if size > end - at:
-                raise PeerProtocolError(f"a frame requires {size} bytes; got {end - at}")
-        cut.append((head, view[at : at + size], at + size - start))
+                return Shipment(data, ())
+        cuts.append(Cut(head, at, at + size))
         at += size
-    return cut
+    return Shipment(data, tuple(cuts))
+
+
+#: What the kind in a head means; None for those that mean nothing.
+_KINDS = [Kind(number) if number in set(Kind) else None for number in range(_KIND + 1)]
 
 
 def _kind(head: int) -> Kind:
-    try:
-        return Kind(head & _KIND)
-    except ValueError:
-        raise PeerProtocolError(f"a part requires a kind up to {max(Kind)}; got {head & _KIND}") from None
+    kind = _KINDS[head & _KIND]
+    if kind is None:
+        raise PeerProtocolError(f"a part requires a kind up to {max(Kind)}; got {head & _KIND}")
+    return kind

@@ -25,6 +25,7 @@ from node.io.clock import Clock
 from node.io.control import Control
 from node.io.engine_report import EngineReport
 from node.io.engine_thread import EngineThread
+from node.io.file_thread import FileThread
 from node.io.late import LateFiles
 from node.io.overdue import Overdue
 from node.io.plan_desk import PlanDesk
@@ -114,12 +115,15 @@ async def _live(
     peers = _peers(config, site)
     streams = [sources[stream.name].local for stream in here.streams]
     stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, limits)
-    queries = Queries(site, folder, limits)
-    closing.callback(queries.close)
     late = LateFiles(config.late_dir)
     closing.callback(late.close)
+    files = FileThread(asyncio.get_running_loop().call_soon_threadsafe)
+    files.start()
+    closing.callback(files.stop)
+    queries = Queries(site, folder, files, limits)
+    closing.callback(queries.close)
 
-    runner = Runner(stack, Clock(), queries, late)
+    runner = Runner(stack, Clock(), queries, late, files)
     closing.callback(runner.close)
     transport = Transport(site, peers, runner.put)
     engine = await _engine(here, spark, folder, stopping)

@@ -6,11 +6,10 @@ clocks, files and engines; every decision is in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-from node.codec import FrameReader, FrameWriter, shares_of
+from node.codec import FrameReader, FrameWriter, Shipment
 from node.core.bandwidth import BandwidthMeter
 from node.core.effects import Effect, Send
 from node.core.errors import PeerProtocolError
@@ -21,16 +20,26 @@ from node.core.messages import Message
 from node.core.site import Site
 from node.core.stream import LocalStream
 from node.core.traffic import Cause, Traffic, cause_of
-from node.framing import framing_bytes, update_bytes
 from node.wire import decode_about, decode_message, encode_about, encode_message, kind_of
+from planner.http2 import Framing
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """The first shipment of a connection that a peer made: what was in it, and who read it and reads on."""
+
+    site: str
+    frames: tuple[Frame, ...]
+    reader: FrameReader
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOpened:
-    """A connection to or from ``peer`` exists; it replaces an earlier one."""
+    """A connection to or from ``peer`` exists; it replaces an earlier one. Who made it may have spoken already."""
 
     peer: str
     connection: int
+    greeting: Greeting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class FrameArrived:
 
     peer: str
     connection: int
-    data: bytes
+    shipment: Shipment
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +67,11 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class SendFrame:
-    """Write these bytes, a shipment of frames, to that connection, after those before."""
+    """Write a shipment of frames to that connection, after those before."""
 
     peer: str
     connection: int
-    data: bytes
+    shipment: Shipment
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +87,27 @@ Input = Event | ConnectionOpened | ConnectionClosed | FrameArrived | TimePassed
 Output = Effect | SendFrame | CloseConnection
 
 
-def caller_of(data: bytes) -> str:
-    """The site that the first shipment of an incoming connection says it is from.
+def greeting_of(shipment: Shipment) -> Greeting:
+    """What the first shipment of an incoming connection says, and which site it says it is from.
 
     Raises PeerProtocolError if it does not begin with a greeting.
     """
-    first = FrameReader().read(data)[0]
-    if not isinstance(first, Hello):
-        raise PeerProtocolError(f"a connection requires Hello first; got {type(first).__name__}")
-    return first.site
+    reader = FrameReader()
+    frames = reader.read(shipment)
+    if not isinstance(frames[0], Hello):
+        raise PeerProtocolError(f"a connection requires Hello first; got {type(frames[0]).__name__}")
+    return Greeting(frames[0].site, tuple(frames), reader)
 
 
 class _Connection:
     """A link's connection: its number, its two contexts, and the frames that leave when the turn is over."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, reader: FrameReader) -> None:
         self.number = number
-        self.reader = FrameReader()
+        self.reader = reader
         self.writer = FrameWriter()
         self.frames: list[Frame] = []
-        #: Shipments that left since the last one came; None before the first.
-        self.went: int | None = None
+        self.framing = Framing()
 
 
 class Stack:
@@ -134,10 +143,7 @@ class Stack:
         for item in inputs:
             match item:
                 case ConnectionOpened():
-                    # What was to leave on the one before waits in the link again.
-                    self._connections[item.peer] = _Connection(item.connection)
-                    self.bandwidths[item.peer].interrupted()
-                    self._apply(self.links[item.peer], self.links[item.peer].opened(now_us), events)
+                    self._on_opened(item, now_us, events)
                 case ConnectionClosed():
                     self._on_closed(item)
                 case FrameArrived():
@@ -160,9 +166,21 @@ class Stack:
 
     def _send(self, link: Link, message: Message, events: list[Event]) -> None:
         first = link.next_part
-        news = link.send(kind_of(message), encode_message(message))
-        self._causes[link.peer] |= dict.fromkeys(range(first, link.next_part), cause_of(message))
+        news = link.send(kind_of(message), *encode_message(message))
+        cause, causes = cause_of(message), self._causes[link.peer]
+        for number in range(first, link.next_part):
+            causes[number] = cause
         self._apply(link, news, events)
+
+    def _on_opened(self, item: ConnectionOpened, now_us: int, events: list[Event]) -> None:
+        link, greeting = self.links[item.peer], item.greeting
+        # What was to leave on the one before waits in the link again.
+        connection = _Connection(item.connection, greeting.reader if greeting is not None else FrameReader())
+        self._connections[item.peer] = connection
+        self.bandwidths[item.peer].interrupted()
+        self._apply(link, link.opened(now_us), events)
+        if greeting is not None:
+            self._take(link, connection, greeting.frames, now_us, events)
 
     def _on_closed(self, item: ConnectionClosed) -> None:
         connection = self._connections.get(item.peer)
@@ -176,18 +194,23 @@ class Stack:
             return
         link = self.links[item.peer]
         try:
-            frames = connection.reader.read(item.data)
+            frames = connection.reader.read(item.shipment)
         except PeerProtocolError as error:
             self._close(link, str(error))
             return
-        connection.went = 0
-        meter = self.bandwidths[item.peer]
+        self._take(link, connection, frames, now_us, events)
+
+    def _take(
+        self, link: Link, connection: _Connection, frames: Iterable[Frame], now_us: int, events: list[Event]
+    ) -> None:
+        connection.framing.came_back()
+        meter = self.bandwidths[link.peer]
         for frame in frames:
             self._apply(link, link.received(frame, now_us), events)
-            if self._connections.get(item.peer) is not connection:
+            if self._connections.get(link.peer) is not connection:
                 return
             if isinstance(frame, Pong) and link.rtt_us is not None:
-                events.append(LinkMeasured(item.peer, link.rtt_us, meter.bytes_per_s))
+                events.append(LinkMeasured(link.peer, link.rtt_us, meter.bytes_per_s))
         meter.acknowledged(link.peer_expects, now_us, link.rtt_us)
 
     def _apply(self, link: Link, news: LinkNews, events: list[Event]) -> None:
@@ -197,8 +220,8 @@ class Stack:
         try:
             if news.about is not None:
                 events.append(PeerGreeted(link.peer, decode_about(news.about)))
-            for _, payload in news.messages:
-                events.append(MessageReceived(link.peer, decode_message(payload)))
+            for _, packed in news.messages:
+                events.append(MessageReceived(link.peer, decode_message(packed)))
         except PeerProtocolError as error:
             # The link has counted this message as received, so it will not come again.
             events.append(PeerStateLost(link.peer, f"sent what cannot be read: {error}"))
@@ -209,25 +232,27 @@ class Stack:
             self._close(link, news.close)
 
     def _flush(self, peer: str, connection: _Connection) -> None:
-        frames = iter(connection.frames)
-        for shipment in connection.writer.write(connection.frames):
+        if not connection.frames:
+            return
+        frames, connection.frames = connection.frames, []
+        at = 0
+        for shipment in connection.writer.write(frames):
             self._out.append(SendFrame(peer, connection.number, shipment))
-            self._count(peer, connection, shipment, frames)
-        connection.frames.clear()
+            end = at + len(shipment.cuts)
+            self._count(peer, connection, shipment, frames[at:end])
+            at = end
 
-    def _count(self, peer: str, connection: _Connection, shipment: bytes, frames: Iterator[Frame]) -> None:
-        """Count a shipment for the steps, replicas and rows that it is for; ``frames`` begin with those in it."""
-        shares = shares_of(shipment)
-        framing = (framing_bytes(len(shipment)) + update_bytes(connection.went)) / len(shares)
-        connection.went = None if connection.went is None else connection.went + 1
-        last = None
-        for frame, (kind, size) in zip(islice(frames, len(shares)), shares, strict=True):
+    def _count(self, peer: str, connection: _Connection, shipment: Shipment, frames: Sequence[Frame]) -> None:
+        """Count a shipment of these frames for the steps, replicas and rows that it is for."""
+        framing = connection.framing.went(len(shipment)) / len(frames)
+        causes, last = self._causes[peer], None
+        for frame, (kind, size) in zip(frames, shipment.shares, strict=True):
             if not isinstance(frame, Part):
                 continue
             last = frame.seq
-            cause = self._causes[peer].pop(frame.seq, None)
+            cause = causes.pop(frame.seq, None)
             if cause is not None:
-                self.traffic.count(cause, peer, kind.name.lower(), size, framing, not frame.more)
+                self.traffic.count(cause, peer, kind.label, size, framing, not frame.more)
         if last is not None:
             self.bandwidths[peer].sent(last, len(shipment))
 

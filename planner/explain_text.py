@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.alternatives import Compared, compared
+from planner.alternatives import Compared
 from planner.choose import Choice, Model
 from planner.cost import HeadEstimate, Objective, PlanEstimate
 from planner.measured import Measured, bytes_of
@@ -16,9 +16,8 @@ from planner.plans import policy_text, window_text
 from planner.selectivity import selectivity
 
 
-def explain_text(choice: Choice, measured: Measured | None = None) -> str:
-    """The plan as tables of plain text."""
-    others = compared(choice)
+def explain_text(choice: Choice, others: Compared, measured: Measured | None = None) -> str:
+    """The plan, and what it was compared with, as tables of plain text."""
     lines = [*_summary(choice, measured), "", *_streams(choice)]
     for head in choice.estimate.heads:
         lines += ["", *_head(choice, head, measured)]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.alternatives import compared
+from planner.alternatives import Compared
 from planner.choose import Choice
 from planner.cost import HeadEstimate, PlanEstimate, ReplicaEstimate, StepEstimate
 from planner.measured import Measured, bytes_of
 from planner.plans import plan_dict
 
 
-def explain_dict(choice: Choice, measured: Measured | None = None) -> dict[str, Any]:
+def explain_dict(choice: Choice, others: Compared, measured: Measured | None = None) -> dict[str, Any]:
     """The same as JSON-able values; the plan among it can be read back by ``planner.plan_file``."""
-    others = compared(choice)
     tree = others.tree
     document: dict[str, Any] = {
         **plan_dict(choice.plan),

@@ -12,10 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import expm1
 
-#: gRPC's prefix and an HTTP/2 frame; and the window that is given back if something came since (``node.framing``).
-SHIPMENT_BYTES = 14.0
-UPDATE_BYTES = 26.0
-#: News leaves alone after so many of them, or after so long (``node.core.limits``).
+from planner.http2 import WINDOW_UPDATE_BYTES, framing_bytes
+
+#: What is added to a shipment that is not large; and what more to one before which something came the other way.
+SHIPMENT_BYTES = float(framing_bytes(0))
+UPDATE_BYTES = float(WINDOW_UPDATE_BYTES)
+#: What is added to the usual message, before a plan is known as a whole: others share its shipment, and something came.
+USUAL_BYTES = 0.625 * (SHIPMENT_BYTES + UPDATE_BYTES)
+#: News leaves alone after so many of them, or after so long; ``node.core.limits`` holds it no longer.
 NEWS_HELD = 8
 NEWS_S = 1.0
 #: How often the batches of two streams of a site are sealed in the same turn.

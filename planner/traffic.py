@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import exp, expm1, log2
 
+from planner.framing import USUAL_BYTES
 from planner.kinds import Kind
 from planner.step_stats import JoinStats, KeysStats
 
 #: Our own part of a message without its data: numbers, times, checksum, compressed.
 MESSAGE_BYTES = 17.0
 #: What gRPC and HTTP/2 add to the usual message, which shares a shipment with others (``planner.framing``).
-FRAMING_BYTES = 25.0
+FRAMING_BYTES = USUAL_BYTES
 #: A walk that ended without rows rides on another message.
 ENDING_BYTES = 6.0
 #: What a value costs when the one of the row before is the same: a carry repeats the head's columns for each match.

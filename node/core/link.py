@@ -14,14 +14,15 @@ believes it is talking to, so a restarted peer is noticed and never resumed.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from node.core.errors import PeerProtocolError, PeerRefusedError, invariant
 from node.core.limits import Limits
 
 #: Raised whenever two builds would not understand each other.
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 
 class Kind(IntEnum):
@@ -33,6 +34,21 @@ class Kind(IntEnum):
     RESULTS = 3
     KEYS = 4
     KEY_ANSWERS = 5
+
+    @property
+    def label(self) -> str:
+        """Its name for people and reports."""
+        return _LABELS[self]
+
+
+_LABELS = {kind: kind.name.lower() for kind in Kind}
+
+
+class Packed(NamedTuple):
+    """A message for a link, which looks into neither: bytes, and numbers that the connection codes with its own."""
+
+    payload: bytes
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,8 @@ class Part:
     payload: bytes
     #: Everything of the other direction before this number has arrived.
     ack: int
+    #: The numbers of the message, with its first part.
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +138,7 @@ class LinkNews:
     """What one call to a link led to, in order of kind."""
 
     frames: list[Frame]
-    messages: list[tuple[Kind, bytes]]
+    messages: list[tuple[Kind, Packed]]
     about: bytes | None = None
     peer_restarted: bool = False
     close: str | None = None
@@ -149,6 +167,7 @@ class Link:
         self._waiting_bytes = 0
         self._expects = 1
         self._parts: list[bytes] = []
+        self._numbers: tuple[int, ...] = ()
         self._parts_bytes = 0
         self._unacked_bytes = 0
         self._ack_due_us: int | None = None
@@ -218,16 +237,15 @@ class Link:
 
     # -- sending ------------------------------------------------------------------------------
 
-    def send(self, kind: Kind, payload: bytes) -> LinkNews:
+    def send(self, kind: Kind, payload: bytes, numbers: tuple[int, ...] = ()) -> LinkNews:
         """Queue a message; the frames that may leave now."""
         invariant(len(payload) <= self._limits.message_bytes_max, f"link requires smaller messages; got {len(payload)}")
         size = self._limits.part_bytes_max
         for start in range(0, max(1, len(payload)), size):
             piece = payload[start : start + size]
             more = start + size < len(payload)
-            seq = self._seq_next
+            self._waiting.append(Part(self._seq_next, kind, more, piece, 0, () if start else numbers))
             self._seq_next += 1
-            self._waiting.append(Part(seq, kind, more, piece, 0))
             self._waiting_bytes += len(piece)
         news = LinkNews([], [])
         self._pump(news)
@@ -238,7 +256,8 @@ class Link:
             return
         while self._waiting and self._flying_bytes < self._limits.inflight_bytes_max:
             waiting = self._waiting.popleft()
-            part = replace(waiting, ack=self._acknowledge_now())
+            kind, more, payload = waiting.kind, waiting.more, waiting.payload
+            part = Part(waiting.seq, kind, more, payload, self._acknowledge_now(), waiting.numbers)
             self._waiting_bytes -= len(part.payload)
             self._flying.append(part)
             self._flying_bytes += len(part.payload)
@@ -354,10 +373,13 @@ class Link:
             raise PeerProtocolError(
                 f"link requires messages of at most {self._limits.message_bytes_max} bytes; got more"
             )
+        if not self._parts:
+            self._numbers = part.numbers
         self._parts.append(part.payload)
         self._expects += 1
         if not part.more:
-            news.messages.append((part.kind, self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)))
+            payload = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            news.messages.append((part.kind, Packed(payload, self._numbers)))
             self._parts = []
             self._parts_bytes = 0
         self._unacked_bytes += len(part.payload)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from node.core.errors import PeerProtocolError
 
 #: What 64 bits need.
@@ -11,11 +13,18 @@ _MASK = 2**64 - 1
 
 def encode_varint(value: int) -> bytes:
     """A number of at least 0 and less than 2**64."""
+    return encode_varints((value,))
+
+
+def encode_varints(values: Iterable[int]) -> bytes:
+    """Such numbers, one behind the other."""
     out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    for value in values:
+        rest = value
+        while rest > 0x7F:
+            out.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        out.append(rest)
     return bytes(out)
 
 
@@ -36,10 +45,19 @@ def decode_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     raise PeerProtocolError(f"a number requires at most {_BYTES_MAX} bytes and 64 bits; got others at byte {at}")
 
 
+def decode_varints(data: bytes | memoryview, at: int, count: int) -> tuple[list[int], int]:
+    """``count`` numbers that begin at ``at``, and where they end. Raises PeerProtocolError if there are fewer."""
+    values = []
+    for _ in range(count):
+        value, at = decode_varint(data, at)
+        values.append(value)
+    return values, at
+
+
 def zigzag(value: int) -> int:
     """A signed difference modulo 2**64, near zero whichever its sign."""
     value = signed(value)
-    return ((value << 1) ^ (value >> 63)) & _MASK
+    return unsigned((value << 1) ^ (value >> 63))
 
 
 def unzigzag(value: int) -> int:
@@ -49,5 +67,10 @@ def unzigzag(value: int) -> int:
 
 def signed(value: int) -> int:
     """A number modulo 2**64, as the one of 64 bits with sign."""
-    value &= _MASK
+    value = unsigned(value)
     return value - 2**64 if value >= 2**63 else value
+
+
+def unsigned(value: int) -> int:
+    """A number modulo 2**64, as the one of 64 bits without sign."""
+    return value & _MASK

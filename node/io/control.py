@@ -18,11 +18,14 @@ from node.io.engine_report import EngineReport
 from node.io.engine_thread import EngineThread
 from node.io.explained import explained
 from node.io.plan_desk import PlanDesk
+from node.io.planned import Planned
 from node.io.queries import IssuedQuery, Queries
 from node.io.runner import Runner
-from node.io.status_report import StatusReport, trouble_of
+from node.io.spool import RowsForgottenError
+from node.io.status_report import StatusReport, peak_bytes, trouble_of
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
+from planner.alternatives import Compared, compared
 from planner.choose import Options
 from planner.errors import NarrowsError, UnknownStreamError
 from planner.plans import describe, plan_dict
@@ -57,7 +60,7 @@ class Control:
         self._queries = queries
         self._desk = desk
         self._stop = stop
-        self._delivery = Delivery(self._find, queries, lambda stored: runner.put(list(stored)))
+        self._delivery = Delivery(self._find, queries, runner.put)
         self._report = StatusReport(runner, transport, engine_thread, engine, queries, engine_report)
 
     def handlers(self) -> grpc.GenericRpcHandler:
@@ -116,12 +119,17 @@ class Control:
             query = await self._find(request.query_id, context)
             if query.planned.choice is None:
                 query.planned = await self._desk.estimated(query.plan, Options())
-            return explained(query.planned, request.query_id, request.measured, self._troubles())
+            if query.others is None:
+                query.others = await asyncio.to_thread(_compared, query.planned)
+            return await asyncio.to_thread(
+                explained, query.planned, query.others, query.query_id, request.measured, self._troubles()
+            )
         try:
             planned = await self._desk.plan(request.query, lambda _: None, explained=True)
         except NarrowsError as error:
             await self._refuse(error, context)
-        return explained(planned, "", (), self._troubles())
+        others = await asyncio.to_thread(_compared, planned)
+        return await asyncio.to_thread(explained, planned, others, "", (), self._troubles())
 
     def _require_links(self, sites: tuple[str, ...]) -> None:
         for site in sites:
@@ -195,8 +203,7 @@ class Control:
         if query.followed:
             text = f"query {query.query_id} requires one follower at a time; it has one"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-        query.followed = True
-        query.seen_rows = query.spool.taken
+        query.follow(True)
         leaving = asyncio.Event()
         taking = asyncio.create_task(self._take(query, requests, leaving))
         try:
@@ -206,8 +213,7 @@ class Control:
             # The client's last acknowledgement comes after our last row.
             await leaving.wait()
         finally:
-            query.followed = False
-            query.seen_rows = 0
+            query.follow(False)
             taking.cancel()
 
     async def _take(
@@ -228,10 +234,16 @@ class Control:
         while not leaving.is_set():
             changed, ended = query.changed, query.state.ended
             while number < query.spool.end and not leaving.is_set():
-                yield pb.FollowReply(number=number, rows=query.spool.read(number, begin))
+                rows = query.spool.at_hand(number, begin)
+                if rows is None:
+                    try:
+                        rows = await asyncio.to_thread(query.spool.piece(number, begin).load)
+                    except RowsForgottenError:  # it was dropped meanwhile
+                        break
+                yield pb.FollowReply(number=number, rows=rows)
                 number += 1
                 query.sent_before(number)
-                self._runner.put(list(self._queries.confirm(query)))
+                self._runner.put(self._queries.confirm(query))
             if ended:
                 yield pb.FollowReply(number=number, info=self._info(query))
                 return
@@ -250,8 +262,12 @@ class Control:
         return pb.Empty()
 
     async def _status(self, _: pb.Empty, __: Context) -> pb.StatusReply:
-        return self._report.reply()
+        return self._report.reply(await asyncio.to_thread(peak_bytes))
 
     def sample(self) -> None:
         """Notice how things are; called about once a second."""
         self._report.sample()
+
+
+def _compared(planned: Planned) -> Compared | None:
+    return None if planned.choice is None else compared(planned.choice)

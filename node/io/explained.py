@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from node.io.measured import measured_of
 from node.io.planned import Planned
 from node.rpc import control_pb2 as pb
+from planner.alternatives import Compared
 from planner.explain_text import explain_text
 from planner.explain_values import explain_dict
 from planner.picture import explain_dot, explain_svg
@@ -15,21 +16,28 @@ from planner.plans import describe, plan_dict
 
 
 def explained(
-    planned: Planned, query_id: str, measured: Sequence[pb.StatusReply], troubles: Sequence[str] = ()
+    planned: Planned,
+    others: Compared | None,
+    query_id: str,
+    measured: Sequence[pb.StatusReply],
+    troubles: Sequence[str] = (),
 ) -> pb.ExplainReply:
     """The reply; ``measured`` are the statuses of the sites, in which ``query_id`` is looked for.
 
-    ``troubles`` are sites that cannot be reached. Without a choice there is a plan, but nobody knows what it costs.
+    ``troubles`` are sites that cannot be reached. Without a choice there is a plan, but nobody knows what it costs,
+    and it was compared with nothing.
     """
     found = measured_of(planned.plan, query_id, measured) if measured else None
     choice = planned.choice
-    text = describe(planned.plan) if choice is None else explain_text(choice, found)
-    document = plan_dict(planned.plan) if choice is None else explain_dict(choice, found)
+    reply = pb.ExplainReply()
+    if choice is None or others is None:
+        text, document = describe(planned.plan), plan_dict(planned.plan)
+    else:
+        text, document = explain_text(choice, others, found), explain_dict(choice, others, found)
+        reply.svg, reply.dot = explain_svg(choice, found), explain_dot(choice, found)
     warnings = [*planned.warnings, *troubles]
     lines = [*(f"warning: {warning}" for warning in warnings), *(f"declared: {name}" for name in planned.declared)]
-    reply = pb.ExplainReply(text="\n".join([text, *(["", *lines] if lines else [])]))
+    reply.text = "\n".join([text, *(["", *lines] if lines else [])])
     document |= {"query_id": query_id or None, "warnings": warnings, "declared": list(planned.declared)}
     reply.json = json.dumps(document, indent=2)
-    if choice is not None:
-        reply.svg, reply.dot = explain_svg(choice, found), explain_dot(choice, found)
     return reply

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from node.core.link import Kind
-from node.framing import ANSWER_BYTES, DIAL_BYTES, framing_bytes, update_bytes
+from planner.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
 
 FRAMING = "framing"
 
@@ -20,13 +20,18 @@ class Ledger:
     """Bytes of one direction of one link."""
 
     def __init__(self) -> None:
-        self.bytes_by_kind = {kind.name.lower(): 0 for kind in Kind} | {FRAMING: 0}
+        self.bytes_by_kind = {kind.label: 0 for kind in Kind} | {FRAMING: 0}
+        self._framing = Framing()
 
     def count(self, shares: Sequence[tuple[Kind, int]]) -> None:
         """One gRPC message, made up of these bytes."""
         for kind, size in shares:
-            self.bytes_by_kind[kind.name.lower()] += size
-        self.count_framing(framing_bytes(sum(size for _, size in shares)))
+            self.bytes_by_kind[kind.label] += size
+        self.count_framing(self._framing.went(sum(size for _, size in shares)))
+
+    def came_back(self) -> None:
+        """A gRPC message came the other way."""
+        self._framing.came_back()
 
     def count_framing(self, size: int) -> None:
         self.bytes_by_kind[FRAMING] += size
@@ -38,19 +43,14 @@ class LinkLedger:
 
     sent: Ledger = field(default_factory=Ledger)
     received: Ledger = field(default_factory=Ledger)
-    #: How many messages went since the last one came, and came since the last one went; None before the first.
-    _went: int | None = None
-    _came: int | None = None
 
     def count_sent(self, shares: Sequence[tuple[Kind, int]]) -> None:
         self.sent.count(shares)
-        self._went = _count_updates(self.sent, self._went)
-        self._came = 0
+        self.received.came_back()
 
     def count_received(self, shares: Sequence[tuple[Kind, int]]) -> None:
         self.received.count(shares)
-        self._came = _count_updates(self.received, self._came)
-        self._went = 0
+        self.sent.came_back()
 
     def count_dialled(self) -> None:
         """A connection was made from here."""
@@ -61,11 +61,3 @@ class LinkLedger:
         """A connection was made from there."""
         self.sent.count_framing(ANSWER_BYTES)
         self.received.count_framing(DIAL_BYTES)
-
-
-def _count_updates(ledger: Ledger, before: int | None) -> int | None:
-    """Count what a message gives back, the one after ``before`` others in a row; how many there are now."""
-    if before is None:
-        return None
-    ledger.count_framing(update_bytes(before))
-    return before + 1

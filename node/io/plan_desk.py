@@ -13,7 +13,7 @@ from node.core.effects import ReportStatistics
 from node.io.planned import Planned
 from node.io.runner import Runner
 from node.rpc import control_pb2 as pb
-from planner.choose import Choice, Model, Options, Search, choose, estimate_plan
+from planner.choose import Choice, Costs, Model, Options, Search, choose
 from planner.errors import PlanError
 from planner.model import JoinQuery, Plan, Policy
 from planner.plan_file import read_plan
@@ -44,11 +44,11 @@ class PlanDesk:
         Raises NarrowsError if there is something wrong with what was asked for.
         """
         site = self._runner.stack.site
-        query = parse_query(request.text, site.catalogue)
+        query = await asyncio.to_thread(parse_query, request.text, dict(site.catalogue))
         require(tuple(sorted({site.name, *(ref.stream.site for ref in query.streams)})))
         policy = parse_policy(request.policy or "frontier")
         options = _options(request, query)
-        plan = _given_plan(request, query, site.name, policy)
+        plan = await asyncio.to_thread(_given_plan, request, query, site.name, policy)
         if plan is None:
             return await self._choose(query, site.name, options, policy)
         return await self.estimated(plan, options) if explained else Planned(plan)
@@ -134,8 +134,9 @@ def _given_plan(request: pb.IssueRequest, query: JoinQuery, sink: str, policy: P
 
 
 def _choice_of(plan: Plan, statistics: Statistics, options: Options) -> Choice:
-    ship_all = estimate_plan(ship_all_plan(plan.query, plan.sink, plan.policy), statistics, options)
-    return Choice(plan, estimate_plan(plan, statistics, options), ship_all, options, statistics)
+    costs = Costs(plan.query, plan.sink, statistics, options, plan.policy)
+    ship_all = costs.estimate(ship_all_plan(plan.query, plan.sink, plan.policy))
+    return Choice(plan, costs.estimate(plan), ship_all, options, statistics)
 
 
 def _links(found: ReportStatistics) -> dict[tuple[str, str], LinkStats]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from node.core.effects import QueryState, StoreRows
-from node.core.events import RowsStored
+from node.core.events import RowsStored, StoreFailed
 from node.core.limits import Limits
+from node.io.file_thread import FileWork
 from node.io.latency import LatencyHistogram
 from node.io.planned import Planned
 from node.io.spool import Spool
+from planner.alternatives import Compared
 from planner.errors import QueryError
 from planner.model import Plan
 
@@ -33,8 +36,12 @@ class IssuedQuery:
     query_id: str
     planned: Planned
     spool: Spool
+    #: What the plan was compared with, once somebody wanted to know.
+    others: Compared | None = None
     state: QueryState = QueryState.PREPARING
     reason: str = ""
+    #: It has ended, or will have once the rows before that are kept.
+    ending: bool = False
     followed: bool = False
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,6 +72,12 @@ class IssuedQuery:
         everything = self.spool.taken == self.spool.rows and not self.spool.keep
         return self.state.ended and everything and not self.followed
 
+    def follow(self, follows: bool) -> None:
+        """Somebody begins, or ceases, to follow it."""
+        self.followed = follows
+        self.seen_rows = self.spool.taken if follows else 0
+        self.spool.follow(follows)
+
     def sent_before(self, chunk: int) -> None:
         """Chunks before this number are out of the daemon's hands."""
         self.sent_bytes = max(self.sent_bytes, self.spool.position(chunk))
@@ -78,9 +91,10 @@ class IssuedQuery:
 class Queries:
     """All of them, by id."""
 
-    def __init__(self, site: str, folder: Path, limits: Limits = _LIMITS) -> None:
+    def __init__(self, site: str, folder: Path, work: FileWork, limits: Limits = _LIMITS) -> None:
         self._site = site
         self._folder = folder
+        self._work = work
         self._limits = limits
         self._count = 0
         self.by_id: dict[str, IssuedQuery] = {}
@@ -98,21 +112,45 @@ class Queries:
             raise QueryError(f"site {self._site} requires {least}; it has {waiting}: narrows drop ID forgets one")
         self._count += 1
         query_id = f"{self._site}-{self._count}"
-        query = IssuedQuery(query_id, planned, Spool(self._folder / query_id, keep))
+        query = IssuedQuery(query_id, planned, Spool(self._folder / query_id, self._work, keep))
         self.by_id[query_id] = query
         return query
 
-    def store(self, effect: StoreRows, now_us: int) -> list[RowsStored]:
-        """Keep the rows of a walk; what may be confirmed. Raises OSError if the disk does not take them."""
-        stored = RowsStored(effect.query_id, effect.head, effect.span)
-        query = self.by_id.get(effect.query_id)
-        if query is None or query.state.ended:
-            return []
-        query.spool.append(effect.rows)
-        query.latency.add(now_us - effect.sealed_at_us, effect.rows.num_rows)
-        query.wake()
-        query.unconfirmed.append(stored)
-        return self.confirm(query)
+    def store(
+        self,
+        effects: Sequence[StoreRows],
+        now_us: Callable[[], int],
+        deliver: Callable[[Sequence[RowsStored | StoreFailed]], None],
+    ) -> None:
+        """Keep the rows of walks, those of a query together, and deliver what may be confirmed then."""
+        by_query: dict[str, list[StoreRows]] = {}
+        for effect in effects:
+            by_query.setdefault(effect.query_id, []).append(effect)
+        for query_id, walks in by_query.items():
+            query = self.by_id.get(query_id)
+            if query is not None and not query.ending:
+                self._store(query, walks, now_us, deliver)
+
+    def _store(
+        self,
+        query: IssuedQuery,
+        walks: Sequence[StoreRows],
+        now_us: Callable[[], int],
+        deliver: Callable[[Sequence[RowsStored | StoreFailed]], None],
+    ) -> None:
+        def stored(error: Exception | None) -> None:
+            if error is not None:
+                text = getattr(error, "strerror", None) or str(error)
+                deliver([StoreFailed(query.query_id, f"the result rows cannot be kept at {self._site}: {text}")])
+                return
+            at_us = now_us()
+            for walk in walks:
+                query.latency.add(at_us - walk.sealed_at_us, walk.rows.num_rows)
+                query.unconfirmed.append(RowsStored(walk.query_id, walk.head, walk.span))
+            query.wake()
+            deliver(self.confirm(query))
+
+        query.spool.append([walk.rows for walk in walks], stored)
 
     @staticmethod
     def confirm(query: IssuedQuery) -> list[RowsStored]:
@@ -123,18 +161,27 @@ class Queries:
         return confirmed
 
     def report(self, query_id: str, state: QueryState, reason: str) -> None:
+        """A query is in another state; it has ended when the rows that came before that are kept."""
         query = self.by_id.get(query_id)
         if query is None:
             return
-        query.state, query.reason = state, reason
-        query.wake()
         if state.ended:
-            query.spool.finish()
-            query.unconfirmed.clear()
-            self._ended[query_id] = query
-            settled = [ended.query_id for ended in self._ended.values() if ended.is_settled]
-            for oldest in settled[: -self._limits.ended_queries_max]:
-                self.forget(oldest)
+            query.ending = True
+            query.spool.finish(lambda: self._end(query, state, reason))
+        else:
+            query.state, query.reason = state, reason
+            query.wake()
+
+    def _end(self, query: IssuedQuery, state: QueryState, reason: str) -> None:
+        query.state, query.reason = state, reason
+        query.unconfirmed.clear()
+        query.wake()
+        if query.query_id not in self.by_id:
+            return
+        self._ended[query.query_id] = query
+        settled = [ended.query_id for ended in self._ended.values() if ended.is_settled]
+        for oldest in settled[: -self._limits.ended_queries_max]:
+            self.forget(oldest)
 
     def forget(self, query_id: str) -> None:
         """Nobody asks for this query any more."""

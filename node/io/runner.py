@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import assert_never
+from typing import NoReturn, assert_never
 
 from node.core.effects import (
     BlamePeer,
@@ -22,9 +22,10 @@ from node.core.effects import (
     SetAside,
     StoreRows,
 )
-from node.core.events import Event, SourceFailed, StatisticsRequested, StoreFailed
+from node.core.events import Event, SourceFailed, StatisticsRequested
 from node.io.clock import Clock
 from node.io.engine_thread import EngineThread
+from node.io.file_thread import FileWork
 from node.io.late import LateFiles
 from node.io.measure import measure
 from node.io.queries import Queries
@@ -41,16 +42,24 @@ TIMER_S = 0.05
 class Runner:
     """Drives one stack."""
 
-    def __init__(self, stack: Stack, clock: Clock, queries: Queries, late: LateFiles) -> None:
+    def __init__(self, stack: Stack, clock: Clock, queries: Queries, late: LateFiles, files: FileWork) -> None:
         self.stack = stack
         self.clock = clock
         self.ignored: Counter[str] = Counter()
         self.core_seconds = 0.0
         self._queries = queries
         self._late = late
-        self._inputs: deque[Input] = deque()
-        self._woken = asyncio.Event()
+        self._files = files
         self._loop = asyncio.get_running_loop()
+        self._inputs: list[Input] = []
+        #: Rows to be stored, of this turn: what there is of a query is stored together.
+        self._stores: list[StoreRows] = []
+        #: Whether the next turn is under way; and what ends when the runner does.
+        self._turning = False
+        self._over: asyncio.Future[NoReturn] = self._loop.create_future()
+        #: When the stack last heard of the time, and when it will if nothing else happens.
+        self._told_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         # A source waits in its thread, so each stream needs its own.
         self._pool = ThreadPoolExecutor(max(1, len(stack.site.streams)), thread_name_prefix="source")
@@ -65,14 +74,18 @@ class Runner:
         self._engine = engine
         self._sources = sources
 
-    def put(self, inputs: list[Input]) -> None:
+    def put(self, inputs: Sequence[Input]) -> None:
         """Something happened; from the event loop's thread."""
-        self._inputs.extend(inputs)
-        self._woken.set()
+        if not inputs:
+            return
+        self._inputs += inputs
+        if self._timer is not None and not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
 
-    def put_from_thread(self, events: list[Event]) -> None:
+    def put_from_thread(self, events: Sequence[Event]) -> None:
         """Something happened; from any thread."""
-        self._loop.call_soon_threadsafe(self.put, list[Input](events))
+        self._loop.call_soon_threadsafe(self.put, events)
 
     async def statistics(self, query: JoinQuery) -> ReportStatistics:
         """What the sites know of a query's streams and of their links."""
@@ -85,15 +98,12 @@ class Runner:
 
     async def run(self) -> None:
         """Until cancelled. A bug in the core ends it, and with it the daemon: going on could be wrong."""
-        timer = asyncio.create_task(self._timer())
+        self._timer = self._loop.call_later(0, self._time_passed)
         try:
-            while True:
-                await self._woken.wait()
-                self._woken.clear()
-                self._turn()
-                await asyncio.sleep(0)
+            await self._over
         finally:
-            timer.cancel()
+            self._timer.cancel()
+            self._timer = None
             for task in list(self._tasks):
                 task.cancel()
 
@@ -102,19 +112,37 @@ class Runner:
         for pool in (self._pool, self._measuring):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _timer(self) -> None:
-        while True:
-            await asyncio.sleep(TIMER_S)
+    def _time_passed(self) -> None:
+        """Nothing told the stack of the time for as long as it may be: a turn does."""
+        quiet_s = self._loop.time() - self._told_s
+        if quiet_s >= TIMER_S:
             self.put([TimePassed()])
+            quiet_s = 0.0
+        self._timer = self._loop.call_later(TIMER_S - quiet_s, self._time_passed)
 
     def _turn(self) -> None:
-        inputs = list(self._inputs)
-        self._inputs.clear()
+        self._turning = False
+        if self._timer is None or self._over.done():
+            return
+        try:
+            self._take_turn()
+        except Exception as error:
+            self._over.set_exception(error)
+
+    def _take_turn(self) -> None:
+        inputs, self._inputs = self._inputs, []
+        now_s = self._loop.time()
+        if now_s - self._told_s >= TIMER_S / 2:
+            # What is due is looked for in a turn that comes anyway, so that none comes for it alone.
+            self._told_s = now_s
+            if not isinstance(inputs[-1], TimePassed):
+                inputs.append(TimePassed())
         began = time.thread_time()
         outputs = self.stack.handle(inputs, self.clock.now_us())
         self.core_seconds += time.thread_time() - began
         for output in outputs:
             self._perform(output)
+        self._store()
 
     def _perform(self, output: Output) -> None:  # noqa: C901, PLR0912 - a flat table reads best
         match output:
@@ -133,11 +161,12 @@ class Runner:
                 if not answer.done():
                     answer.set_result(output)
             case StoreRows():
-                self._store(output)
+                self._stores.append(output)
             case SetAside():
                 self._set_aside(output)
             case ReportQuery():
                 log.info("query %s is %s %s", output.query_id, output.state, output.reason)
+                self._store()
                 self._queries.report(output.query_id, output.state, output.reason)
             case NoteIgnored():
                 self.ignored[output.reason] += 1
@@ -163,19 +192,16 @@ class Runner:
         tau_ms = self.stack.tau_ms
         self.put([await self._loop.run_in_executor(self._measuring, measure, effect, source, tau_ms)])
 
-    def _store(self, effect: StoreRows) -> None:
-        try:
-            confirmed = self._queries.store(effect, self.clock.now_us())
-        except OSError as error:
-            reason = f"the result rows cannot be kept at {self.stack.site.name}: {error.strerror or error}"
-            self.put([StoreFailed(effect.query_id, reason)])
-        else:
-            self.put(list(confirmed))
+    def _store(self) -> None:
+        if self._stores:
+            effects, self._stores = self._stores, []
+            self._queries.store(effects, self.clock.now_us, self.put)
 
     def _set_aside(self, effect: SetAside) -> None:
-        try:
-            self._late.write(effect.stream, effect.rows, effect.reason)
-        except OSError as error:
-            # Going on would lose tuples without a trace.
-            reason = f"{effect.rows.num_rows} {effect.reason} tuples cannot be written to late_dir: {error}"
-            self.put([SourceFailed(effect.stream, reason)])
+        def written(error: Exception | None) -> None:
+            if error is not None:
+                # Going on would lose tuples without a trace.
+                reason = f"{effect.rows.num_rows} {effect.reason} tuples cannot be written to late_dir: {error}"
+                self.put([SourceFailed(effect.stream, reason)])
+
+        self._files.put(lambda: self._late.write(effect.stream, effect.rows, effect.reason), written)

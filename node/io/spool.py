@@ -10,7 +10,7 @@ so that space comes back.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from node.io.file_thread import FileWork
 from planner.errors import NarrowsError
 
 #: Chunks are cut to about this size, so that a follower sees rows soon and messages stay small.
@@ -32,12 +33,24 @@ class RowsForgottenError(NarrowsError):
     """Rows were asked for that are not kept any more."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Segment:
     path: Path
+    #: The thread that writes has these two: the open file, and where it ends.
     file: BinaryIO
     nbytes: int = 0
+    #: Chunks in it that are not forgotten.
     chunks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A chunk that is on disk."""
+
+    segment: _Segment
+    offset: int
+    data: pa.Buffer
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +84,20 @@ class Piece:
 
     def read(self, file: BinaryIO) -> pa.RecordBatch:
         """The rows, from the file at ``path``."""
-        chunk = self._chunk
-        file.seek(chunk.offset)
-        rows = pa.ipc.read_record_batch(pa.py_buffer(file.read(chunk.nbytes)), self._schema)
-        return rows.slice(self.first_row - chunk.first_row, self.end_row - self.first_row)
+        rows = pa.ipc.read_record_batch(pa.py_buffer(self._whole(file)), self._schema)
+        return rows.slice(self.first_row - self._chunk.first_row, self.end_row - self.first_row)
+
+    def load(self) -> bytes:
+        """The rows as they are sent. Raises RowsForgottenError if they were forgotten since they were asked for."""
+        if (self.first_row, self.end_row) == (self._chunk.first_row, self._chunk.end_row):
+            with _opened(self.path, self.first_row, self.end_row) as file:
+                return self._whole(file)
+        (rows,) = read_pieces([self])
+        return rows.serialize().to_pybytes()  # type: ignore[no-any-return]
+
+    def _whole(self, file: BinaryIO) -> bytes:
+        file.seek(self._chunk.offset)
+        return file.read(self._chunk.nbytes)
 
 
 def read_pieces(pieces: Sequence[Piece]) -> list[pa.RecordBatch]:
@@ -82,28 +105,115 @@ def read_pieces(pieces: Sequence[Piece]) -> list[pa.RecordBatch]:
     found = []
     for path, group in groupby(pieces, lambda piece: piece.path):
         together = list(group)
-        try:
-            with path.open("rb", buffering=0) as file:
-                found += [piece.read(file) for piece in together]
-        except FileNotFoundError:
-            text = f"rows {together[0].first_row} to {together[-1].end_row - 1} were taken meanwhile"
-            raise RowsForgottenError(text) from None
+        with _opened(path, together[0].first_row, together[-1].end_row) as file:
+            found += [piece.read(file) for piece in together]
     return found
 
 
-class Spool:
-    """The rows of one query that nobody has taken yet; with ``keep`` those too that were."""
+def _opened(path: Path, first_row: int, end_row: int) -> BinaryIO:
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise RowsForgottenError(f"rows {first_row} to {end_row - 1} were taken meanwhile") from None
 
-    def __init__(self, folder: Path, keep: bool = False) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+
+class _Files:
+    """The files of a spool: all that is done to them is done by the thread that does file work."""
+
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.keep = keep
         self._segments = 0
-        self._current: _Segment | None = None
+        self.current: _Segment | None = None
+
+    def append(self, batches: Sequence[pa.RecordBatch]) -> list[_Written]:
+        """Write rows, all or none; raises OSError if the disk does not take them."""
+        return [
+            self._write(piece.serialize(), piece.num_rows) for rows in _joined(batches) for piece in _pieces_of(rows)
+        ]
+
+    def _write(self, data: pa.Buffer, rows: int) -> _Written:
+        segment = self.current
+        if segment is None or segment.nbytes >= SEGMENT_BYTES_MAX:
+            segment = self._new_segment()
+        # What a write before took of rows that it could not take whole is written over.
+        segment.file.seek(segment.nbytes)
+        left = memoryview(data)
+        while left:
+            # On a disk that is nearly full a write takes a part, and only the next one fails.
+            left = left[segment.file.write(left) :]
+        offset, segment.nbytes = segment.nbytes, segment.nbytes + data.size
+        return _Written(segment, offset, data, rows)
+
+    def _new_segment(self) -> _Segment:
+        if self._segments == 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"rows-{self._segments:06d}"
+        self.current = _Segment(path, path.open("w+b", buffering=0))
+        self._segments += 1
+        return self.current
+
+    def finish(self) -> None:
+        """No more rows will come, so no file stays open."""
+        if self.current is not None:
+            self.current.file.close()
+            self.current = None
+
+    @staticmethod
+    def remove(segment: _Segment) -> None:
+        segment.file.close()
+        segment.path.unlink(missing_ok=True)
+
+    def close(self, segments: Sequence[_Segment]) -> None:
+        """Remove these, the one that is being written, and the folder."""
+        for segment in (*segments, *([] if self.current is None else [self.current])):
+            self.remove(segment)
+        self.current = None
+        with suppress(OSError):  # an earlier life may have left something there
+            self._folder.rmdir()
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows that are few together with those behind them, so that they are one chunk and one write."""
+    group: list[pa.RecordBatch] = []
+    nbytes = 0
+    for rows in batches:
+        if group and nbytes + rows.nbytes > CHUNK_BYTES_MAX:
+            yield pa.concat_batches(group) if len(group) > 1 else group[0]
+            group, nbytes = [], 0
+        group.append(rows)
+        nbytes += rows.nbytes
+    if group:
+        yield pa.concat_batches(group) if len(group) > 1 else group[0]
+
+
+def _pieces_of(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows that are many cut into chunks."""
+    pieces = max(1, -(-rows.nbytes // CHUNK_BYTES_MAX))
+    size = max(1, -(-rows.num_rows // pieces))
+    for start in range(0, rows.num_rows, size):
+        yield rows.slice(start, size)
+
+
+class Spool:
+    """The rows of one query that nobody has taken yet; with ``keep`` those too that were.
+
+    What is kept is known here, on the loop's thread; files are touched by ``work`` alone. Rows are here once they
+    are on disk. While somebody follows, the last of them are at hand without being read.
+    """
+
+    def __init__(self, folder: Path, work: FileWork, keep: bool = False) -> None:
+        self.keep = keep
+        self._work = work
+        self._files = _Files(folder)
+        #: The segment of the last chunk: more may be written to it.
+        self._latest: _Segment | None = None
         #: The first ``_gone`` of them are forgotten: a list is searched by row, and cut now and then.
         self._chunks: list[_Chunk | None] = []
         self._gone = 0
         self._schema: pa.Schema | None = None
+        #: Of the last chunks, by number, what is on disk too; None if nobody follows.
+        self._at_hand: dict[int, pa.Buffer] | None = None
+        self._at_hand_bytes = 0
         #: Number of the oldest chunk that is kept, or was not yet taken whole.
         self.first = 0
         #: Rows before this number are taken.
@@ -129,49 +239,56 @@ class Spool:
         """The chunk of the oldest row that is not taken."""
         return self._chunk_of(self.taken)
 
-    def append(self, rows: pa.RecordBatch) -> None:
-        """Keep rows; raises OSError if the disk does not take them."""
-        self._schema = rows.schema
-        pieces = max(1, -(-rows.nbytes // CHUNK_BYTES_MAX))
-        size = max(1, -(-rows.num_rows // pieces))
-        for start in range(0, rows.num_rows, size):
-            piece = rows.slice(start, size)
-            self._write(piece.serialize(), piece.num_rows)
+    def append(self, batches: Sequence[pa.RecordBatch], then: Callable[[Exception | None], None]) -> None:
+        """Keep rows, all or none; ``then`` is told when they are kept, or why they cannot be."""
 
-    def _write(self, data: pa.Buffer, rows: int) -> None:
-        segment = self._current
-        if segment is None or segment.nbytes >= SEGMENT_BYTES_MAX:
-            segment = self._new_segment()
-        left = memoryview(data)
-        while left:
-            # On a disk that is nearly full a write takes a part, and only the next one fails.
-            left = left[segment.file.write(left) :]
-        self._chunks.append(_Chunk(segment, segment.nbytes, data.size, self.rows, rows, self.written))
-        segment.nbytes += data.size
+        def written(found: list[_Written] | Exception) -> None:
+            if isinstance(found, Exception):
+                then(found)
+                return
+            self._schema = batches[0].schema if batches else self._schema
+            for chunk in found:
+                self._add(chunk)
+            then(None)
+
+        self._work.put(lambda: self._files.append(batches), written)
+
+    def _add(self, written: _Written) -> None:
+        segment, size = written.segment, written.data.size
+        if segment is not self._latest:
+            before, self._latest = self._latest, segment
+            if before is not None and before.chunks == 0:
+                self._remove(before)
+        if self._at_hand is not None:
+            self._at_hand[self.end] = written.data
+            self._at_hand_bytes += size
+            while self._at_hand_bytes > CHUNK_BYTES_MAX:
+                self._at_hand_bytes -= self._at_hand.pop(next(iter(self._at_hand))).size
+        self._chunks.append(_Chunk(segment, written.offset, size, self.rows, written.rows, self.written))
         segment.chunks += 1
-        self.rows += rows
-        self.nbytes += data.size
-        self.written += data.size
-
-    def _new_segment(self) -> _Segment:
-        path = self._folder / f"rows-{self._segments:06d}"
-        self._segments += 1
-        if self._current is not None and self._current.chunks == 0:
-            self._remove(self._current)
-        self._current = _Segment(path, path.open("w+b", buffering=0))
-        return self._current
+        self.rows += written.rows
+        self.nbytes += size
+        self.written += size
 
     # -- reading ------------------------------------------------------------------------------
 
-    def read(self, number: int, from_row: int = 0) -> bytes:
-        """The bytes of chunk ``number``, without its rows before ``from_row``."""
+    def follow(self, follows: bool) -> None:
+        """Somebody begins, or ceases, to read chunks as they come: meanwhile the last of them are kept at hand."""
+        self._at_hand = {} if follows else None
+        self._at_hand_bytes = 0
+
+    def at_hand(self, number: int, from_row: int = 0) -> bytes | None:
+        """The bytes of chunk ``number``, once, if they need not be read and none of its rows is before ``from_row``."""
+        if self._at_hand is None or number not in self._at_hand or self._at(number).first_row < from_row:
+            return None
+        data = self._at_hand.pop(number)
+        self._at_hand_bytes -= data.size
+        return data.to_pybytes()  # type: ignore[no-any-return]
+
+    def piece(self, number: int, from_row: int = 0) -> Piece:
+        """Where chunk ``number`` is, without its rows before ``from_row``."""
         chunk = self._at(number)
-        if chunk.first_row < from_row:
-            (rows,) = read_pieces([Piece(from_row, chunk.end_row, chunk.nbytes, chunk, self._schema)])
-            return rows.serialize().to_pybytes()  # type: ignore[no-any-return]
-        with chunk.segment.path.open("rb") as file:
-            file.seek(chunk.offset)
-            return file.read(chunk.nbytes)
+        return Piece(max(from_row, chunk.first_row), chunk.end_row, chunk.nbytes, chunk, self._schema)
 
     def pieces(self, first_row: int, end_row: int, nbytes_max: int) -> list[Piece]:
         """Where the rows from ``first_row`` to before ``end_row`` are: the first of them, if they have more bytes.
@@ -245,34 +362,37 @@ class Spool:
         self.first += 1
         self.nbytes -= chunk.nbytes
         chunk.segment.chunks -= 1
-        if chunk.segment.chunks == 0 and chunk.segment is not self._current:
+        if chunk.segment.chunks == 0 and chunk.segment is not self._latest:
             self._remove(chunk.segment)
 
-    @staticmethod
-    def _remove(segment: _Segment) -> None:
-        segment.file.close()
-        segment.path.unlink(missing_ok=True)
+    def _remove(self, segment: _Segment) -> None:
+        self._work.put(lambda: self._files.remove(segment), _ignore)
 
-    def finish(self) -> None:
-        """No more rows will come, so no file stays open, and the last one goes with its rows too."""
-        last, self._current = self._current, None
-        if last is not None:
-            last.file.close()
-            if last.chunks == 0:
+    def finish(self, then: Callable[[], None]) -> None:
+        """No more rows will come: once all are kept no file stays open, and the last one goes with its rows too."""
+
+        def finished(_: object) -> None:
+            last, self._latest = self._latest, None
+            if last is not None and last.chunks == 0:
                 self._remove(last)
+            then()
+
+        self._work.put(self._files.finish, finished)
 
     def close(self) -> None:
         """Forget everything."""
-        segments = {id(chunk.segment): chunk.segment for chunk in self._chunks if chunk is not None}
-        if self._current is not None:
-            segments[id(self._current)] = self._current
-        for segment in segments.values():
-            self._remove(segment)
+        segments = list(dict.fromkeys(chunk.segment for chunk in self._chunks if chunk is not None))
+        if self._latest is not None and self._latest not in segments:
+            segments.append(self._latest)
+        self._work.put(lambda: self._files.close(segments), _ignore)
         self._chunks.clear()
         self._gone = 0
-        self._current = None
-        with suppress(OSError):  # an earlier life may have left something there
-            self._folder.rmdir()
+        self._latest = None
+        self.follow(False)
+
+
+def _ignore(_: object) -> None:
+    """What goes wrong when a file is removed harms nobody: all of them are gone when the daemon ends."""
 
 
 def _first_row(chunk: _Chunk | None) -> int:

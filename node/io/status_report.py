@@ -93,8 +93,8 @@ class StatusReport:
         self._query_rows(now_s)
         self._since.forget_gone(now_s)
 
-    def reply(self) -> pb.StatusReply:
-        """Everything, as it is now."""
+    def reply(self, peak: int) -> pb.StatusReply:
+        """Everything, as it is now; ``peak`` is what ``peak_bytes`` says."""
         site = self._runner.stack.site
         usage = resource.getrusage(resource.RUSAGE_SELF)
         now_s = time.monotonic()
@@ -103,7 +103,7 @@ class StatusReport:
             engine_seconds=self._engine_thread.busy_seconds,
             core_seconds=self._runner.core_seconds,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
-            rss_bytes=peak_bytes(),
+            rss_bytes=peak,
             uptime_seconds=now_s - self._began_s,
             ignored=dict(self._runner.ignored),
             engine=pb.EngineStatus(**asdict(self._engine_report())),

@@ -21,12 +21,21 @@ from typing import Protocol, cast
 
 import grpc
 
-from node.codec import FrameWriter, shares_of
+from node.codec import FrameWriter, Shipment, cut
 from node.core.errors import PeerProtocolError
 from node.core.limits import MIB
 from node.core.link import Refuse
 from node.io.ledger import LinkLedger
-from node.stack import CloseConnection, ConnectionClosed, ConnectionOpened, FrameArrived, Input, SendFrame, caller_of
+from node.stack import (
+    CloseConnection,
+    ConnectionClosed,
+    ConnectionOpened,
+    FrameArrived,
+    Greeting,
+    Input,
+    SendFrame,
+    greeting_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +93,7 @@ class Connection:
 
     peer: str
     number: int
-    outbox: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
+    outbox: asyncio.Queue[Shipment | None] = field(default_factory=asyncio.Queue)
     closing: str = ""
     #: Set when another connection of the link takes its place: nothing more is written to it or taken from it.
     replaced: asyncio.Event = field(default_factory=asyncio.Event)
@@ -123,7 +132,7 @@ class Transport:
     def send(self, effect: SendFrame) -> None:
         connection = self._current(effect.peer, effect.connection)
         if connection is not None:
-            connection.outbox.put_nowait(effect.data)
+            connection.outbox.put_nowait(effect.shipment)
 
     def close(self, effect: CloseConnection) -> None:
         connection = self._current(effect.peer, effect.connection)
@@ -168,11 +177,13 @@ class Transport:
         first = await context.read()
         if not isinstance(first, bytes):
             return
+        shipment = cut(first)
         try:
-            peer = caller_of(first)
+            greeting = greeting_of(shipment)
         except PeerProtocolError as error:
             await context.write(_refusal(str(error)))
             return
+        peer = greeting.site
         if peer not in self._peers:
             known = ", ".join(sorted(self._peers)) or "none"
             reason = f"site {self._site} requires a peer among {known}; got {peer!r}"
@@ -183,13 +194,12 @@ class Transport:
             await context.write(_refusal(reason))
             return
         self.ledgers[peer].count_answered()
-        connection = self._open(peer)
-        self._received(connection, first)
-        await self._converse(connection, context)
+        self.ledgers[peer].count_received(shipment.shares)
+        await self._converse(self._open(peer, greeting), context)
 
     # -- a connection -------------------------------------------------------------------------
 
-    def _open(self, peer: str) -> Connection:
+    def _open(self, peer: str, greeting: Greeting | None = None) -> Connection:
         before = self._connections.get(peer)
         if before is not None:
             log.info("link %s-%s: %s dialled again; the connection before is ended", self._site, peer, peer)
@@ -199,7 +209,7 @@ class Transport:
         connection = Connection(peer, self._count)
         self._connections[peer] = connection
         self.trouble.pop(peer, None)
-        self._put([ConnectionOpened(peer, connection.number)])
+        self._put([ConnectionOpened(peer, connection.number, greeting)])
         return connection
 
     def _current(self, peer: str, number: int) -> Connection | None:
@@ -230,11 +240,11 @@ class Transport:
 
     async def _write(self, connection: Connection, stream: ByteStream) -> str:
         ledger = self.ledgers[connection.peer]
-        while (data := await connection.outbox.get()) is not _LAST:
+        while (shipment := await connection.outbox.get()) is not _LAST:
             # Before it is written: what comes while it is on its way is after it, for the ledger too.
-            ledger.count_sent(shares_of(data))
+            ledger.count_sent(shipment.shares)
             try:
-                await stream.write(data)
+                await stream.write(shipment.data)
             except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, grpc.RpcError) as error:
                 return _cause(error)
         return connection.closing or "closed here"
@@ -242,14 +252,12 @@ class Transport:
     async def _read(self, connection: Connection, stream: ByteStream) -> str:
         try:
             while isinstance(data := await stream.read(), bytes):
-                self._received(connection, data)
+                shipment = cut(data)
+                self.ledgers[connection.peer].count_received(shipment.shares)
+                self._put([FrameArrived(connection.peer, connection.number, shipment)])
         except (grpc.aio.AioRpcError, grpc.RpcError) as error:
             return _cause(error)
         return f"closed by {connection.peer}"
-
-    def _received(self, connection: Connection, data: bytes) -> None:
-        self.ledgers[connection.peer].count_received(shares_of(data))
-        self._put([FrameArrived(connection.peer, connection.number, data)])
 
 
 async def _wait(replaced: asyncio.Event) -> str:
@@ -259,7 +267,7 @@ async def _wait(replaced: asyncio.Event) -> str:
 
 def _refusal(reason: str) -> bytes:
     (shipment,) = FrameWriter().write([Refuse(reason)])
-    return shipment
+    return shipment.data
 
 
 def _cause(error: BaseException) -> str:

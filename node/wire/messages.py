@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node.core.errors import PeerProtocolError
-from node.core.link import Kind
+from node.core.link import Kind, Packed
 from node.core.messages import (
     AskMatches,
     AskProfile,
@@ -63,8 +63,8 @@ def kind_of(message: Message) -> Kind:
     return _KINDS.get(type(message), Kind.CONTROL)
 
 
-def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912, PLR0915 - a flat table reads best
-    """One message as bytes."""
+def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 - a flat table reads best
+    """One message as a link carries it."""
     out = pb.Message(query_id=message.query_id)
     numbers: tuple[int, ...] = ()
     blobs: tuple[bytes, ...] = ()
@@ -133,12 +133,12 @@ def encode_message(message: Message) -> bytes:  # noqa: C901, PLR0912, PLR0915 -
     return pack(numbers, out.SerializeToString(), blobs)
 
 
-def decode_message(data: bytes) -> Message:  # noqa: C901, PLR0912, PLR0915
-    """One message from bytes.
+def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
+    """One message that came.
 
-    Raises PeerProtocolError if they are not a message.
+    Raises PeerProtocolError if it is none.
     """
-    numbers, body, rest = unpack(data)
+    numbers, body, rest = unpack(packed)
     message = pb.Message()
     parse(message, body, "a message")
     query_id = message.query_id

@@ -1,38 +1,33 @@
 """How a message is laid out, for the compressor and for ``node.codec``:
 
-count, numbers (8 bytes each)   ticks and times: what differs from message to message
-length, protobuf                whose query, which walk: what is mostly the same
+numbers                                   ticks and times: what differs from message to message
+length, protobuf                          whose query, which walk: what is mostly the same
 blobs, lengths before all but the last    rows, keys, answers: encoded already
+
+Numbers stay numbers up to the connection, which knows what was sent before and codes them, once.
 """
 
 from __future__ import annotations
 
-import struct
-
 from node.core.errors import LocalProtocolError, PeerProtocolError
+from node.core.link import Packed
 from node.core.ticks import Span
-from node.core.varint import decode_varint, encode_varint, signed
-
-_MASK = 2**64 - 1
+from node.core.varint import decode_varint, decode_varints, encode_varint, encode_varints, signed
 
 
-def pack(numbers: tuple[int, ...], body: bytes, blobs: tuple[bytes, ...]) -> bytes:
-    """The bytes of a message."""
-    head = encode_varint(len(numbers)) + struct.pack(f"<{len(numbers)}Q", *(number & _MASK for number in numbers))
-    lengths = (encode_varint(len(blob)) for blob in blobs[:-1])
-    return b"".join((head, encode_varint(len(body)), body, *lengths, *blobs))
+def pack(numbers: tuple[int, ...], body: bytes, blobs: tuple[bytes, ...]) -> Packed:
+    """A message as a link carries it; the numbers have 64 bits with sign."""
+    lengths = encode_varints(len(blob) for blob in blobs[:-1])
+    return Packed(b"".join((encode_varint(len(body)), body, lengths, *blobs)), numbers)
 
 
-def unpack(data: bytes) -> tuple[Numbers, bytes, Blobs]:
+def unpack(packed: Packed) -> tuple[Numbers, bytes, Blobs]:
     """Its parts. Raises PeerProtocolError, as do they, if there is less than there should be."""
-    count, at = decode_varint(data, 0)
-    if count > (len(data) - at) // 8:
-        raise PeerProtocolError(f"a message requires {count} numbers; got {len(data)} bytes")
-    numbers = struct.unpack_from(f"<{count}q", data, at)
-    length, at = decode_varint(data, at + 8 * count)
+    data = packed.payload
+    length, at = decode_varint(data, 0)
     if length > len(data) - at:
         raise PeerProtocolError(f"a message requires a body of {length} bytes; got {len(data) - at}")
-    return Numbers(numbers), data[at : at + length], Blobs(data, at + length)
+    return Numbers(packed.numbers), data[at : at + length], Blobs(data, at + length)
 
 
 class Numbers:
@@ -74,10 +69,7 @@ class Blobs:
 
     def blobs(self, count: int) -> tuple[bytes, ...]:
         """All of them: the lengths of all but the last come first."""
-        lengths = []
-        for _ in range(count - 1):
-            length, self._at = decode_varint(self._data, self._at)
-            lengths.append(length)
+        lengths, self._at = decode_varints(self._data, self._at, count - 1)
         if sum(lengths) > len(self._data) - self._at:
             raise PeerProtocolError(f"a message requires blobs of {lengths} bytes; got {len(self._data) - self._at}")
         out = []

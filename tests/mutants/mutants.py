@@ -69,7 +69,8 @@ def mutant(name: str, module: str, old: str, new: str, survives: str = "") -> Mu
 _DUPLICATES = Change(
     LINK,
     "            self.duplicates += 1\n            return\n",
-    "            news.messages += [] if part.more else [(part.kind, part.payload)]\n            return\n",
+    "            news.messages += [] if part.more else [(part.kind, Packed(part.payload, part.numbers))]\n"
+    "            return\n",
 )
 _NO_RESUME = Change(
     LINK,
@@ -81,7 +82,7 @@ _TAKE_ALL = Change(
     "        if span.end <= self.done or self._taken.get(span.first) == span.end:\n            return False\n",
     "        if span.end <= self.done or self._taken.get(span.first) == span.end:\n            return True\n",
 )
-_NO_CHECKSUM = 'self._checksum.to_bytes(_CHECKSUM_BYTES, "little") != shipment[-_CHECKSUM_BYTES:]'
+_NO_CHECKSUM = 'checksum.to_bytes(_CHECKSUM_BYTES, "little") != data[-_CHECKSUM_BYTES:]'
 
 MUTANTS: tuple[Mutant, ...] = (
     # -- which pairs are joined

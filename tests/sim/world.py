@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from node.codec import cut
 from node.core.effects import (
     BlamePeer,
     NoteIgnored,
@@ -32,7 +34,6 @@ from node.core.query_run import QueryRun
 from node.core.stream import LocalStream
 from node.core.ticks import TICK_END, TICK_MIN
 from node.engine.native import NativeEngine
-from node.framing import ANSWER_BYTES, DIAL_BYTES, framing_bytes, update_bytes
 from node.stack import (
     CloseConnection,
     ConnectionClosed,
@@ -44,6 +45,7 @@ from node.stack import (
     Stack,
     TimePassed,
 )
+from planner.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
 from planner.model import StreamInfo, TimeUnit
 from planner.sql import parse_query
 from tests.sim.queries import QuerySpec
@@ -168,9 +170,9 @@ class World:
         #: When each direction of a link is free to send more, where links have a pace; and what it carried.
         self._free_us: dict[tuple[str, str], int] = {}
         self.nbytes: dict[tuple[str, str], int] = {}
-        #: What gRPC would add to that; and how many shipments left in a row since one came, None before the first.
+        #: What gRPC would add to that.
         self.framing: dict[tuple[str, str], int] = {}
-        self._went: dict[tuple[str, str], int | None] = {}
+        self._framings: defaultdict[tuple[str, str], Framing] = defaultdict(Framing)
         self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
         self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
@@ -405,17 +407,15 @@ class World:
     def _passed_us(self, site: str, frame: SendFrame) -> int:
         """When a frame is through: sent when those before it are, at the pace of the link, then under way."""
         way = site, frame.peer
-        went = self._went.get(way)
-        framing = framing_bytes(len(frame.data)) + update_bytes(went)
-        self._went[way] = None if went is None else went + 1
-        self.nbytes[way] = self.nbytes.get(way, 0) + len(frame.data)
+        framing = self._framings[way].went(len(frame.shipment))
+        self.nbytes[way] = self.nbytes.get(way, 0) + len(frame.shipment)
         self.framing[way] = self.framing.get(way, 0) + framing
         if self.scenario.wan is None:
             return self.now_us + self._delay()
         shape = self.scenario.wan.shape(*way)
         sent = max(self.now_us, self._free_us.get(way, 0))
         if shape.bytes_per_s is not None:
-            sent += round((len(frame.data) + framing) / shape.bytes_per_s * 1e6)
+            sent += round((len(frame.shipment) + framing) / shape.bytes_per_s * 1e6)
         self._free_us[way] = sent
         return sent + 1_000 * (shape.latency_ms + self._rng.randint(-shape.jitter_ms, shape.jitter_ms))
 
@@ -423,14 +423,14 @@ class World:
         if self._rng.randrange(1000) >= self.scenario.damaged_per_mille:
             return frame
         self._count("frames damaged")
-        data = bytearray(frame.data)
+        data = bytearray(frame.shipment.data)
         data[self._rng.randrange(len(data))] ^= 1 << self._rng.randrange(8)
-        return replace(frame, data=bytes(data))
+        return replace(frame, shipment=cut(bytes(data)))
 
     def _arrive(self, pair: tuple[str, str], site: str, frame: SendFrame) -> None:
         if self._connections.get(pair) == frame.connection:
-            self._went[frame.peer, site] = 0
-            self._give(frame.peer, [FrameArrived(site, frame.connection, frame.data)])
+            self._framings[frame.peer, site].came_back()
+            self._give(frame.peer, [FrameArrived(site, frame.connection, frame.shipment)])
         else:
             self._count("frames lost")
 
@@ -524,7 +524,7 @@ class World:
 def _brief(item: Input) -> str:
     text = type(item).__name__
     if isinstance(item, FrameArrived):
-        return f"{text} from {item.peer} #{item.connection} {len(item.data)} bytes"
+        return f"{text} from {item.peer} #{item.connection} {len(item.shipment)} bytes"
     if isinstance(item, RowsArrived):
         return f"{text} {item.stream} {item.rows.num_rows} rows{' and the end' if item.ended else ''}"
     if isinstance(item, RowsStored):

@@ -17,7 +17,7 @@ PURE = [
     *sorted((ROOT / "node" / "core").rglob("*.py")),
     *sorted((ROOT / "node" / "engine").rglob("*.py")),
     *sorted((ROOT / "node" / "wire").rglob("*.py")),
-    ROOT / "node" / "framing.py",
+    ROOT / "node" / "codec.py",
     ROOT / "node" / "stack.py",
 ]
 

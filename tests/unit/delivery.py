@@ -15,6 +15,7 @@ import pyarrow as pa
 from node.core.effects import QueryState, StoreRows
 from node.core.ticks import Span
 from node.io.control import Control
+from node.io.file_thread import FileThread
 from node.io.planned import Planned
 from node.io.queries import Queries
 from node.io.transport import SERVER_OPTIONS
@@ -32,7 +33,9 @@ class Site:
     def __init__(self, folder: Path, keep: bool) -> None:
         self.loop = asyncio.new_event_loop()
         self.events: list[Any] = []
-        self.queries = Queries("cam", folder)
+        self.files = FileThread(self.loop.call_soon_threadsafe)
+        self.files.start()
+        self.queries = Queries("cam", folder, self.files)
         self.query = self.queries.new(Planned(PLAN), keep)
         runner = SimpleNamespace(
             put=self.events.extend, stack=SimpleNamespace(site=SimpleNamespace(name="cam", homes={}))
@@ -60,8 +63,9 @@ class Site:
         self.client.close()
         self.do(self._ending.set)
         self._thread.join()
-        self.loop.close()
         self.queries.close()
+        self.files.stop()
+        self.loop.close()
 
     def do(self, what: Callable[[], object]) -> None:
         """On the daemon's loop, where everything happens."""
@@ -73,7 +77,15 @@ class Site:
 
     def store(self, first: int, count: int) -> None:
         effect = StoreRows(self.query.query_id, "a", Span(first, first + count), 0, rows_of(first, count))
-        self.do(lambda: self.queries.store(effect, 0))
+        stored = threading.Event()
+        self.do(lambda: self.queries.store([effect], lambda: 0, lambda _: stored.set()))
+        stored.wait()
+
+    def settle(self) -> None:
+        """All file work that was asked for is done."""
+        done = threading.Event()
+        self.files.put(done.set, lambda _: None)
+        done.wait()
 
     def end(self, state: QueryState, reason: str = "") -> None:
         self.do(lambda: self.queries.report(self.query.query_id, state, reason))

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from node.core.errors import PeerProtocolError
+from node.core.link import Packed
 from node.core.messages import Prepare
 from node.core.rows import decode_rows, encode_rows
 from node.wire import decode_about, decode_message, encode_about, encode_message
@@ -112,7 +113,7 @@ def take_about(data: bytes) -> None:
 
 
 def take_prepare(data: bytes) -> None:
-    message = decode_message(data)
+    message = decode_message(Packed(data))
     if isinstance(message, Prepare):
         for info in message.streams:
             str(info)
@@ -121,7 +122,7 @@ def take_prepare(data: bytes) -> None:
 SUBJECTS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], None]]] = {
     "rows": (lambda: encode_rows(some_rows()), take_rows),
     "about": (lambda: encode_about(streams()), take_about),
-    "prepare": (lambda: encode_message(prepare()), take_prepare),
+    "prepare": (lambda: encode_message(prepare()).payload, take_prepare),
 }
 
 

@@ -82,8 +82,8 @@ class Nodes:
     def step(self) -> list[Frame]:
         """One shipment arrives; the frames that were in it."""
         site, shipment = self.wire.popleft()
-        frames = self.readers[site].read(shipment.data)
-        self.give(shipment.peer, FrameArrived(site, shipment.connection, shipment.data))
+        frames = self.readers[site].read(shipment.shipment)
+        self.give(shipment.peer, FrameArrived(site, shipment.connection, shipment.shipment))
         return frames
 
     def say(self, site: str, *frames: Frame) -> list[Output]:

@@ -26,6 +26,7 @@ from node.io.plan_desk import PlanDesk
 from node.io.queries import Queries
 from node.rpc import control_pb2 as pb
 from planner.model import Algorithm, Policy, PolicyName, StreamInfo, TimeUnit
+from tests.unit.files import AtOnce
 
 QUERY = "SELECT o.k FROM orders [RANGE 1 S] AS o JOIN payments [ROWS 5] AS p ON o.k = p.k"
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
@@ -101,7 +102,7 @@ def control(tmp_path: Path) -> tuple[Control, FakeRunner]:
     thread = SimpleNamespace(busy_seconds=0.0)
     nothing = cast("Any", None)
     desk = PlanDesk(cast("Any", runner), nothing)
-    queries = Queries("ash", tmp_path)
+    queries = Queries("ash", tmp_path, AtOnce())
     made = Control(cast("Any", runner), nothing, cast("Any", thread), nothing, queries, desk, lambda: None)
     return made, runner
 

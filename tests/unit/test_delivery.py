@@ -215,6 +215,7 @@ def test_rows_that_are_forgotten_while_they_are_read_are_an_error(
         site.do(drop)
     else:
         site.client.take("cam-1", site.query.run, 2)
+    site.settle()
     gone.set()
     said = "it was dropped while" if dropped else "rows 1 to 1 were taken meanwhile"
     with pytest.raises(SinkError, match=f"query cam-1: {said}"):

@@ -23,10 +23,15 @@ from planner.stats import LinkStats
 
 CASE = wire_case(np.random.default_rng(4), "chain", 3)
 CHOICE = choose(CASE.query, CASE.sink, CASE.statistics)
+OTHERS = compared(CHOICE)
+
+
+def _text(choice: Choice) -> str:
+    return explain_text(choice, compared(choice))
 
 
 def test_the_text_has_every_step_with_its_figures() -> None:
-    text = explain_text(CHOICE)
+    text = explain_text(CHOICE, OTHERS)
     for head in CHOICE.estimate.heads:
         assert f"head {head.head} at " in text
         for step in head.steps:
@@ -45,11 +50,11 @@ def test_the_text_has_every_step_with_its_figures() -> None:
 
 
 def test_the_same_choice_gives_the_same_text() -> None:
-    assert explain_text(CHOICE) == explain_text(choose(CASE.query, CASE.sink, CASE.statistics))
+    assert explain_text(CHOICE, OTHERS) == _text(choose(CASE.query, CASE.sink, CASE.statistics))
 
 
 def test_values_can_be_written_and_the_plan_read_back() -> None:
-    text = json.dumps(explain_dict(CHOICE))
+    text = json.dumps(explain_dict(CHOICE, OTHERS))
     assert read_plan(text, CASE.query, CASE.sink) == CHOICE.plan
     expected = json.loads(text)["expected"]
     assert expected["bytes_per_s"] == pytest.approx(CHOICE.estimate.bytes_per_s)
@@ -59,11 +64,10 @@ def test_values_can_be_written_and_the_plan_read_back() -> None:
 
 
 def test_other_steps_are_plans_that_differ_in_one_step_and_are_not_better() -> None:
-    others = compared(CHOICE)
     remote = [step for head in CHOICE.estimate.heads for step in head.steps if step.source != step.owner]
-    assert len(others.steps) == 5 * len(remote)
-    assert all(other.cost >= CHOICE.estimate.cost - 1e-6 for other in others.steps)
-    assert others.tree is not None
+    assert len(OTHERS.steps) == 5 * len(remote)
+    assert all(other.cost >= CHOICE.estimate.cost - 1e-6 for other in OTHERS.steps)
+    assert OTHERS.tree is not None
 
 
 def _measured(factor: float) -> Measured:
@@ -82,7 +86,7 @@ def _measured(factor: float) -> Measured:
 
 
 def test_what_was_measured_stands_beside_what_was_expected() -> None:
-    text = explain_text(CHOICE, _measured(2.0))
+    text = explain_text(CHOICE, OTHERS, _measured(2.0))
     assert "measured" in text.splitlines()[4]
     assert "over 10.0 s of event time" in text
     lines = text.splitlines()
@@ -90,22 +94,22 @@ def test_what_was_measured_stands_beside_what_was_expected() -> None:
     assert len(below) == sum(step.source != step.owner for head in CHOICE.estimate.heads for step in head.steps)
     assert all(line.split()[0] == "measured" and line.endswith("x 2.00") for line in below)
     assert max(len(line) for line in lines if not line.startswith("a tree")) <= 80
-    document = explain_dict(CHOICE, _measured(2.0))["measured"]
+    document = explain_dict(CHOICE, OTHERS, _measured(2.0))["measured"]
     assert document["seconds"] == 10.0
     assert document["steps"][0]["rows_out"] == 50
 
 
 def test_money_is_shown_where_links_have_a_price() -> None:
-    assert "money" not in explain_text(CHOICE)
+    assert "money" not in explain_text(CHOICE, OTHERS)
     links = {link: LinkStats(each.rtt_us, each.bytes_per_s, 0.08) for link, each in CASE.statistics.links.items()}
     priced = choose(CASE.query, CASE.sink, replace(CASE.statistics, links=links))
-    assert "a month on links with a price" in explain_text(priced)
+    assert "a month on links with a price" in _text(priced)
 
 
 def test_a_plan_that_was_given_and_the_papers_costs_are_explained_too() -> None:
     options = Options(model=Model.PAPER)
     plan = forced_plan(CASE.query, CASE.sink, Algorithm.SM_D1)
     estimate = estimate_plan(plan, CASE.statistics, options)
-    text = explain_text(Choice(plan, estimate, CHOICE.ship_all, options, CASE.statistics))
+    text = _text(Choice(plan, estimate, CHOICE.ship_all, options, CASE.statistics))
     assert "by the paper's formulas" in text
     assert "SM-D1" in text

@@ -27,6 +27,7 @@ from node.stack import TimePassed
 from planner.errors import QueryError
 from planner.model import Algorithm
 from planner.sql import parse_query
+from tests.unit.files import AtOnce
 from tests.unit.nodes import PEER, Nodes
 from tests.unit.sites import QUERY, Cluster
 
@@ -157,14 +158,14 @@ ROWS = pa.RecordBatch.from_pydict({"n": [1, 2, 3]})
 
 @pytest.fixture
 def queries(tmp_path: Path) -> Queries:
-    return Queries("cam", tmp_path, LIMITS)
+    return Queries("cam", tmp_path, AtOnce(), LIMITS)
 
 
 def ended(queries: Queries, *, taken: bool, keep: bool = False) -> str:
     """The id of a query that had rows and is over."""
     query = queries.new(Planned(Cluster().plan("cam")), keep)
     queries.report(query.query_id, QueryState.RUNNING, "")
-    queries.store(StoreRows(query.query_id, "a", Span(1, 2), 0, ROWS), 0)
+    queries.store([StoreRows(query.query_id, "a", Span(1, 2), 0, ROWS)], lambda: 0, lambda _: None)
     queries.report(query.query_id, QueryState.COMPLETED, "")
     if taken:
         query.spool.take(query.spool.rows)
@@ -186,7 +187,7 @@ def test_rows_that_nobody_took_are_kept_and_so_are_those_to_be_kept(queries: Que
     for _ in range(12):
         ended(queries, taken=True)
     assert list(queries.by_id)[:2] == wanted
-    assert queries.by_id[wanted[0]].spool.read(0)
+    assert queries.by_id[wanted[0]].spool.piece(0).load()
 
 
 def test_a_query_that_is_followed_is_not_forgotten_under_its_follower(queries: Queries) -> None:
@@ -207,8 +208,8 @@ def test_too_many_queries_whose_rows_nobody_takes_are_refused_until_one_is_dropp
 
 def test_an_ended_query_has_no_open_file(queries: Queries) -> None:
     query = queries.by_id[ended(queries, taken=False)]
-    assert query.spool._current is None
-    assert query.spool.read(0)
+    assert query.spool._files.current is None
+    assert query.spool.piece(0).load()
     assert not query.unconfirmed
 
 

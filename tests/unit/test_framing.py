@@ -9,10 +9,10 @@ import pytest
 
 from bench.planner_cases import wire_case
 from node.core.limits import Limits
-from node.framing import WINDOW_UPDATE_BYTES, framing_bytes
 from planner.choose import Costs, Options, choose, estimate_plan
 from planner.cost import PlanEstimate, sum_of
 from planner.framing import NEWS_HELD, NEWS_S, SHIPMENT_BYTES, UPDATE_BYTES, Mail, posted
+from planner.http2 import Framing
 from planner.kinds import Kind
 from planner.model import FRONTIER_POLICY, Algorithm, Plan, RowsWindow, Window
 from planner.plans import forced_plan, ship_all_plan
@@ -35,8 +35,10 @@ def own(alias: str, source: str, target: str, per_s: float = 2.0) -> Mail:
 
 
 def test_the_model_knows_what_the_node_does() -> None:
-    limits = Limits()
-    assert (framing_bytes(100), WINDOW_UPDATE_BYTES) == (SHIPMENT_BYTES, UPDATE_BYTES)
+    limits, direction = Limits(), Framing()
+    assert direction.went(100) == SHIPMENT_BYTES
+    direction.came_back()
+    assert direction.went(100) == BOTH_WAYS
     assert (limits.news_held, limits.news_us / 1e6) == (NEWS_HELD, NEWS_S)
 
 

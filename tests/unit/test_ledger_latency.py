@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.core.link import Kind
-from node.framing import framing_bytes
 from node.io.late import REASON, LateFiles
 from node.io.latency import LatencyHistogram, percentile_us
 from node.io.ledger import FRAMING, Ledger, LinkLedger
+from planner.http2 import framing_bytes
 
 # -- bytes ------------------------------------------------------------------------------------
 

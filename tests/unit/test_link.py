@@ -24,6 +24,7 @@ from node.core.link import (
     Link,
     LinkNews,
     LinkState,
+    Packed,
     Part,
     Ping,
     Pong,
@@ -161,7 +162,7 @@ class LossyLink(RuleBasedStateMachine):
                 me.sent = 0
         else:
             assert not news.peer_restarted
-        for kind, payload in news.messages:
+        for kind, (payload, _) in news.messages:
             session, epoch, number, sent_as = map(int, payload.split(b" ")[:4])
             assert (session, sent_as) == (me.met[-1], kind)
             assert number == me.got[session, epoch], "every message once, in order"
@@ -262,7 +263,7 @@ class Pair:
                 self.take(site, self.links[site].received(changed, self.now_us))
 
     def take(self, site: str, news: LinkNews) -> None:
-        self.got[site] += [payload for _, payload in news.messages]
+        self.got[site] += [packed.payload for _, packed in news.messages]
         if news.close is not None:
             self.closes.append(news.close)
             self.close()
@@ -353,7 +354,7 @@ def test_a_repeated_part_is_counted_and_dropped() -> None:
     link = up()
     first = link.received(part(1, b"a"), 0)
     again = link.received(part(1, b"a"), 0)
-    assert first.messages == [(Kind.CONTROL, b"a")]
+    assert first.messages == [(Kind.CONTROL, Packed(b"a"))]
     assert (again.messages, again.close, link.duplicates) == ([], None, 1)
 
 
@@ -524,7 +525,7 @@ def test_a_new_life_of_the_peer_is_reported_once_and_never_resumed() -> None:
     assert news.frames == []
     assert link.backlog_bytes == 0
     whole = link.received(part(1, b"new"), 0)
-    assert whole.messages == [(Kind.CONTROL, b"new")]
+    assert whole.messages == [(Kind.CONTROL, Packed(b"new"))]
     (sent,) = link.send(Kind.CONTROL, b"hi").frames
     assert isinstance(sent, Part)
     assert (sent.seq, sent.ack) == (1, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.codec import FrameWriter, shares_of
+from node.codec import FrameReader, FrameWriter, Shipment, cut
 from node.core.effects import BlamePeer, Effect, QueryState, ReadSource
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, Event, LinkMeasured
@@ -18,9 +18,9 @@ from node.stack import (
     FrameArrived,
     SendFrame,
     TimePassed,
-    caller_of,
+    greeting_of,
 )
-from node.wire import encode_message
+from node.wire import encode_about, encode_message
 from planner.model import Algorithm
 from planner.plans import forced_plan
 from planner.sql import parse_query
@@ -28,11 +28,11 @@ from tests.unit.nodes import STREAMS, Nodes
 from tests.unit.sites import QUERY, TAU_MS
 
 
-def part(seq: int, payload: bytes) -> Part:
-    return Part(seq, Kind.CONTROL, False, payload, 1)
+def part(seq: int, payload: bytes, numbers: tuple[int, ...] = ()) -> Part:
+    return Part(seq, Kind.CONTROL, False, payload, 1, numbers)
 
 
-def first_shipment(*frames: Frame) -> bytes:
+def first_shipment(*frames: Frame) -> Shipment:
     (shipment,) = FrameWriter().write(frames)
     return shipment
 
@@ -79,7 +79,7 @@ def test_frames_are_counted_by_what_is_in_them() -> None:
     nodes.arrive("r", 2, 26)
     nodes.run()
     sent = [output for _, output in nodes.outputs if isinstance(output, SendFrame)]
-    seen = {kind for shipment in sent for kind, _ in shares_of(shipment.data)}
+    seen = {kind for shipment in sent for kind, _ in shipment.shipment.shares}
     assert seen == {Kind.CONTROL, Kind.TUPLES, Kind.RESULTS}
 
 
@@ -89,7 +89,7 @@ def test_what_comes_on_a_replaced_connection_is_not_heard() -> None:
     nodes.connect()
     before = nodes.stacks["ash"].links["bow"].duplicates
     assert nodes.give("ash", FrameArrived("bow", 1, first_shipment(Ping(5)))) == []
-    assert nodes.give("ash", FrameArrived("bow", 1, b"junk")) == []
+    assert nodes.give("ash", FrameArrived("bow", 1, cut(b"junk"))) == []
     assert nodes.give("ash", ConnectionClosed("bow", 1, "late news")) == []
     assert nodes.state("ash") is LinkState.UP
     assert nodes.stacks["ash"].links["bow"].duplicates == before
@@ -98,7 +98,7 @@ def test_what_comes_on_a_replaced_connection_is_not_heard() -> None:
 def test_bytes_that_are_no_frame_close_the_connection() -> None:
     nodes = Nodes()
     nodes.connect()
-    nodes.give("ash", FrameArrived("bow", 1, b"\0\xff\xff\xff\xff\xff\xff\xff"))
+    nodes.give("ash", FrameArrived("bow", 1, cut(b"\0\xff\xff\xff\xff\xff\xff\xff")))
     (close,) = nodes.closes("ash")
     assert close.reason.startswith("a frame requires")
     assert nodes.state("ash") is LinkState.DOWN
@@ -114,7 +114,7 @@ def test_a_message_that_cannot_be_read_fails_the_queries_with_that_peer() -> Non
     nodes.connect()
     nodes.issue()
     nodes.run()
-    (junk,) = nodes.stacks["bow"].links["ash"].send(Kind.CONTROL, b"\0\2\xff\xff").frames
+    (junk,) = nodes.stacks["bow"].links["ash"].send(Kind.CONTROL, b"\2\xff\xff").frames
     nodes.say("bow", junk)
     state, reason = nodes.states()[-1]
     assert state is QueryState.FAILED
@@ -230,12 +230,25 @@ def test_events_go_to_the_site_and_come_back_as_effects() -> None:
 
 def test_the_caller_of_a_connection_is_who_its_greeting_says() -> None:
     hello = Hello(1, "c", 10, "bow", "ash", 2, 0, 1, b"")
-    assert caller_of(first_shipment(hello)) == "bow"
-    assert caller_of(first_shipment(hello, Ping(1))) == "bow"
+    assert greeting_of(first_shipment(hello)).site == "bow"
+    assert greeting_of(first_shipment(hello, Ping(1))).frames == (hello, Ping(1))
     with pytest.raises(PeerProtocolError, match="a connection requires Hello first; got Ping"):
-        caller_of(first_shipment(Ping(1), hello))
-    with pytest.raises(PeerProtocolError, match="a checksum that fits"):
-        caller_of(b"\xff")
+        greeting_of(first_shipment(Ping(1), hello))
+    with pytest.raises(PeerProtocolError, match="a frame requires a head"):
+        greeting_of(cut(b"\xff"))
+
+
+def test_a_greeting_that_was_read_is_heard_once_and_its_reader_reads_on() -> None:
+    nodes, writer = Nodes(), FrameWriter()
+    hello = Hello(PROTOCOL_VERSION, "c", TAU_MS, "bow", "ash", 2, 0, 1, encode_about([STREAMS["bow"]]))
+    (first,), (second,) = writer.write([hello]), writer.write([Ping(5)])
+    sent = nodes.give("ash", ConnectionOpened("bow", 1, greeting_of(first)))
+    assert nodes.state("ash") is LinkState.UP
+    assert set(nodes.stacks["ash"].site.catalogue) == {"l", "r"}
+    sent += nodes.give("ash", FrameArrived("bow", 1, second))
+    reader = FrameReader()
+    frames = [frame for output in sent if isinstance(output, SendFrame) for frame in reader.read(output.shipment)]
+    assert [type(frame) for frame in frames] == [Hello, Pong]
 
 
 def test_a_query_with_a_sink_that_is_no_site_does_no_harm() -> None:
@@ -244,8 +257,8 @@ def test_a_query_with_a_sink_that_is_no_site_does_no_harm() -> None:
     query = parse_query(QUERY, nodes.stacks["ash"].site.catalogue)
     plan = forced_plan(query, "ash", Algorithm.SP_D)
     prepare = Prepare("q9", QUERY, "nowhere", plan.sequences, tuple(STREAMS.values()))
-    nodes.say("ash", part(1, encode_message(prepare)))
-    nodes.say("ash", part(2, encode_message(Start("q9", 0, None))))
+    nodes.say("ash", part(1, *encode_message(prepare)))
+    nodes.say("ash", part(2, *encode_message(Start("q9", 0, None))))
     nodes.arrive("r", ended=True)
 
 

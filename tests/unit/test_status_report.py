@@ -13,6 +13,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from node.codec import Shipment
 from node.core.effects import QueryState, StoreRows
 from node.core.limits import Limits
 from node.core.link import Kind, LinkState
@@ -33,6 +34,7 @@ from planner.plans import forced_plan, links_of, ship_all_plan
 from planner.sql import parse_query
 from spark_jobs.measured import MeasuredSpark
 from spark_jobs.process import SparkError, SparkProcess, SparkSettings
+from tests.unit.files import AtOnce
 from tests.unit.sites import QUERY, Cluster, info
 
 ROWS = pa.RecordBatch.from_pydict({"n": list(range(100))})
@@ -47,7 +49,7 @@ class Daemon:
         stream = LocalStream(info("l", "ash"))
         self.stack = Stack("c", "ash", ["bow"], 100, 1, [stream], Limits())
         self.peer = Stack("c", "bow", ["ash"], 100, 2, [], Limits())
-        self.queries = Queries("ash", folder)
+        self.queries = Queries("ash", folder, AtOnce())
         clock = SimpleNamespace(now_us=lambda: self.now_us)
         runner = SimpleNamespace(stack=self.stack, clock=clock, core_seconds=0.0, ignored={})
         transport = SimpleNamespace(trouble={}, ledgers={"bow": LinkLedger()})
@@ -77,7 +79,7 @@ class Daemon:
 
     @property
     def link(self) -> pb.LinkStatus:
-        return self.report.reply().links[0]
+        return self.report.reply(peak=1).links[0]
 
     def issued(self) -> IssuedQuery:
         query = self.queries.new(Planned(Cluster().plan("ash")))
@@ -85,11 +87,11 @@ class Daemon:
         return query
 
     def store(self, query: IssuedQuery, tick: int) -> None:
-        self.queries.store(StoreRows(query.query_id, "a", Span(tick, tick + 1), 0, ROWS), 0)
+        self.queries.store([StoreRows(query.query_id, "a", Span(tick, tick + 1), 0, ROWS)], lambda: 0, lambda _: None)
 
 
-def shipments(outputs: list[Any]) -> list[bytes]:
-    return [output.data for output in outputs if isinstance(output, SendFrame)]
+def shipments(outputs: list[Any]) -> list[Shipment]:
+    return [output.shipment for output in outputs if isinstance(output, SendFrame)]
 
 
 @pytest.fixture
@@ -139,16 +141,16 @@ def test_rows_wait_until_the_follower_has_read_them_kept_or_not(daemon: Daemon) 
     daemon.later(3)
     daemon.store(query, 2)
     daemon.later(2)
-    (row,) = daemon.report.reply().queries
+    (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds, row.followed) == (200, 4, False)
     assert row.unread_bytes == query.spool.nbytes
     query.seen_rows = 100
-    (row,) = daemon.report.reply().queries
+    (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds) == (100, 1)
     assert row.unread_bytes == query.spool.nbytes // 2
     assert row.read_per_s > 0
     query.spool.take(200)
-    (row,) = daemon.report.reply().queries
+    (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds, row.unread_bytes) == (0, 0, 0)
 
 
@@ -160,14 +162,14 @@ def test_ended_queries_are_told_if_they_failed_lately_or_have_rows_for_somebody(
     taken.spool.take(100)
     daemon.queries.report(failed.query_id, QueryState.FAILED, "no more disk")
     daemon.later(2)
-    reply = daemon.report.reply()
+    reply = daemon.report.reply(peak=1)
     assert not reply.queries
     assert [(row.query_id, row.reason, row.unread_rows) for row in reply.ended] == [
         (left.query_id, "", 100),
         (failed.query_id, "no more disk", 0),
     ]
     daemon.later(700)
-    assert [row.query_id for row in daemon.report.reply().ended] == [left.query_id]
+    assert [row.query_id for row in daemon.report.reply(peak=1).ended] == [left.query_id]
 
 
 def test_spark_says_for_how_long_it_is_being_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +197,7 @@ def test_a_connection_that_broke_while_it_was_written_to_is_said_to_be_lost() ->
 
 def test_a_stream_says_since_when_it_stands_still(daemon: Daemon) -> None:
     daemon.later(6)
-    (stream,) = daemon.report.reply().streams
+    (stream,) = daemon.report.reply(peak=1).streams
     assert (stream.idle_seconds, stream.still_seconds, stream.state_seconds) == (5, 5, 5)
 
 
@@ -207,9 +209,9 @@ def test_the_memory_of_a_daemon_does_not_include_that_of_who_started_it() -> Non
 
 
 def test_a_spool_knows_which_rows_and_bytes_come_after_a_chunk(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
+    spool = Spool(tmp_path, AtOnce())
     for _ in range(3):
-        spool.append(ROWS)
+        spool.append([ROWS], lambda _: None)
     assert [spool.first_row_of(chunk) for chunk in range(5)] == [0, 100, 200, 300, 300]
     spool.take(150)
     assert spool.first_row_of(0) == 100  # it is gone: what comes after it begins with the next

@@ -1,0 +1,37 @@
+"""File work without a thread, for tests that say what happens when."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class AtOnce:
+    """Does file work where and when it is asked to."""
+
+    def put(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        try:
+            result: T | Exception = work()
+        except OSError as error:
+            result = error
+        then(result)
+
+
+class OnDemand:
+    """Does file work when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
+
+    def put(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        self.waiting.append((work, then))
+
+    def step(self) -> None:
+        AtOnce().put(*self.waiting.popleft())
+
+    def run(self) -> None:
+        while self.waiting:
+            self.step()
