@@ -135,10 +135,9 @@ class ReportStatistics:
 
 @dataclass(frozen=True, slots=True)
 class RunOp:
-    """An engine operation, after those asked for before. Probes are answered under ``op_id``."""
+    """An engine operation, after those asked for before. Questions are answered under ``op_id``."""
 
     op_id: int
-    query_id: str
     op: Op
 
 

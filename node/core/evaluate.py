@@ -27,5 +27,8 @@ def evaluate(expr: Expr, rows: pa.RecordBatch) -> pa.Array:
 
 def holds(expr: Expr, rows: pa.RecordBatch) -> Mask:
     """For which rows the expression is true: not false, and not null."""
-    mask: Mask = evaluate(expr, rows).fill_null(False).to_numpy(zero_copy_only=False)
+    values = evaluate(expr, rows)
+    if values.null_count:
+        values = values.fill_null(False)
+    mask: Mask = values.to_numpy(zero_copy_only=False)
     return mask

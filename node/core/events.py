@@ -94,9 +94,10 @@ class ProbeFinished:
 
 @dataclass(frozen=True, slots=True)
 class EngineFailed:
-    """The engine could not do the operations of this query."""
+    """The engine could not do operation ``op_id``, on this table."""
 
-    query_id: str
+    op_id: int
+    table: str
     reason: str
 
 

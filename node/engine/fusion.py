@@ -57,12 +57,13 @@ def answer(table: Table, asked: Sequence[tuple[Question, Shape]]) -> list[pa.Rec
         order = np.argsort(pairs.asking, kind="stable")
         pairs = _Pairs(pairs.asking[order], payload.take_batch(pairs.theirs, order))
     begins = np.cumsum([0] + [each.rows.num_rows for each in askers])
-    cuts = [0, pairs.asking.size] if len(askers) == 1 else np.searchsorted(pairs.asking, begins).tolist()
+    pairs = _holding(pairs, begins, askers)
+    cuts = _cuts(pairs, begins)
     for number, each in enumerate(askers):
         first, last = cuts[number], cuts[number + 1]
         if first < last:
             part = _Pairs(pairs.asking[first:last] - begins[number], pairs.theirs.slice(first, last - first))
-            _answer_shape(each, part, answers)
+            _part(each, part, answers)
     return answers
 
 
@@ -148,43 +149,53 @@ def _verified(table: Table, keys: tuple[str, ...], wanted: Sequence[pa.Array], p
     return _Pairs(pairs.asking[kept], payload.take_batch(pairs.theirs, kept))
 
 
-def _answer_shape(askers: _Askers, pairs: _Pairs, answers: list[pa.RecordBatch]) -> None:
+def _cuts(pairs: _Pairs, begins: I64) -> list[int]:
+    """Where the pairs of each shape begin, and where the last end."""
+    # Pairs of a single question are in no order, and need none.
+    if begins.size == 2:
+        return [0, pairs.asking.size]
+    cuts: list[int] = np.searchsorted(pairs.asking, begins).tolist()
+    return cuts
+
+
+def _holding(pairs: _Pairs, begins: I64, askers: Sequence[_Askers]) -> _Pairs:
+    """The pairs for which the condition of their question is true."""
+    if all(each.shape.condition is None for each in askers):
+        return pairs
+    cuts = _cuts(pairs, begins)
+    mask = np.ones(pairs.asking.size, dtype=np.bool_)
+    for number, each in enumerate(askers):
+        first, last = cuts[number], cuts[number + 1]
+        if each.shape.condition is not None and first < last:
+            asking, theirs = pairs.asking[first:last] - begins[number], pairs.theirs.slice(first, last - first)
+            mask[first:last] = holds(each.shape.condition, _joined(each.shape.read, each.rows, asking, theirs))
+    if mask.all():
+        return pairs
+    held = np.flatnonzero(mask)
+    return _Pairs(pairs.asking[held], payload.take_batch(pairs.theirs, held))
+
+
+def _part(askers: _Askers, pairs: _Pairs, answers: list[pa.RecordBatch]) -> None:
     """Put the answers of a shape's questions in their places; those that stay empty are there already."""
-    shape, asking, theirs = askers.shape, pairs.asking, pairs.theirs
-    if shape.condition is not None:
-        mask = holds(shape.condition, _joined(shape.read, askers.rows, asking, theirs))
-        if not mask.all():
-            held = np.flatnonzero(mask)
-            if not held.size:
-                return
-            asking, theirs = asking[held], _held(shape.given, theirs, held)
-    rows = _joined(shape.given, askers.rows, asking, theirs)
+    rows = _joined(askers.shape.given, askers.rows, pairs.asking, pairs.theirs)
     if len(askers.places) == 1:
         answers[askers.places[0]] = rows
         return
     first = 0
-    for place, last in zip(askers.places, np.searchsorted(asking, askers.ends).tolist(), strict=True):
+    for place, last in zip(askers.places, np.searchsorted(pairs.asking, askers.ends).tolist(), strict=True):
         if first < last:
             answers[place] = rows.slice(first, last - first)
         first = last
 
 
-def _held(columns: Columns, theirs: pa.RecordBatch, held: I64) -> pa.RecordBatch:
-    """Some of the rows, in the columns that are wanted."""
-    if not columns.theirs:
-        return theirs.slice(0, held.size)
-    return _take(theirs.select(columns.theirs), held, columns.plain)
-
-
 def _joined(columns: Columns, own: pa.RecordBatch, asking: I64, theirs: pa.RecordBatch) -> pa.RecordBatch:
     """Columns of the pairs."""
-    arrays = _take(own.select(columns.own), asking, columns.plain).columns if columns.own else []
+    arrays = []
+    if columns.own:
+        rows = own.select(columns.own)
+        arrays = (rows.take(pa.array(asking)) if columns.plain else payload.take_batch(rows, asking)).columns
     if columns.theirs:
         arrays += theirs.select(columns.theirs).columns
     if not arrays:
         return theirs.select([])
     return pa.RecordBatch.from_arrays([arrays[place] for place in columns.order], schema=columns.schema)
-
-
-def _take(rows: pa.RecordBatch, places: I64, plain: bool) -> pa.RecordBatch:
-    return rows.take(pa.array(places)) if plain else payload.take_batch(rows, places)

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from node.core import payload
 from node.core.engine import HIGH, KEY, LOW, POSITION, Find, Probe, Question, find_schema, joined_schema
-from node.core.rows import empty_batch
 from node.engine import checks
 from planner.model import Expr, columns_of
 
@@ -115,7 +114,7 @@ def _shape(
 ) -> Shape:
     types = tuple(str(asking.field(place).type) for place in keys)
     needed = tuple(name for name in dict.fromkeys((*read.theirs, *given.theirs)) if name not in (POSITION, KEY))
-    empty = empty_batch(given.schema)
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in given.schema.types], schema=given.schema)
     return Shape(asking, op.condition, tuple(keys), types, bounds, read, given, needed, empty)
 
 

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.engines.conformance")
+pytest.register_assert_rewrite("tests.engines.conformance", "tests.engines.fused", "tests.engines.judge")

@@ -3,78 +3,154 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from node.core.engine import KEY, TS, Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe, joined_schema
+from node.core.engine import (
+    HIGH,
+    KEY,
+    LOW,
+    POSITION,
+    Append,
+    CloseIndex,
+    CloseTable,
+    Expire,
+    Find,
+    Op,
+    OpenIndex,
+    OpenTable,
+    Outcome,
+    Probe,
+    find_schema,
+    joined_schema,
+)
+from planner.model import Expr
 from tests.expressions import rows_that_hold
 
 Row = dict[str, Any]
 
 
+@dataclass
+class _Table:
+    schema: pa.Schema
+    rows: list[Row] = field(default_factory=list)
+    indexes: list[tuple[str, ...]] = field(default_factory=list)
+    before: int = -(2**63)
+
+    def forget(self) -> None:
+        """Also what was appended when it had expired already."""
+        self.rows = [row for row in self.rows if row[POSITION] >= self.before]
+
+
 class ReferenceEngine:
-    """Windows as lists of dicts. It forgets at once what it may forget, so that asking for it shows."""
+    """Tables as lists of dicts. It forgets at once what it may forget, so that asking for it shows."""
 
     def __init__(self) -> None:
-        self._schemas: dict[str, OpenWindow] = {}
-        self._rows: dict[str, list[Row]] = {}
-        self._before: dict[str, int] = {}
+        self._tables: dict[str, _Table] = {}
 
     @property
-    def windows(self) -> list[str]:
-        return list(self._rows)
+    def tables(self) -> list[str]:
+        return list(self._tables)
 
-    def run(self, ops: Sequence[Op]) -> list[pa.RecordBatch]:
-        answers = []
-        for op in ops:
-            match op:
-                case OpenWindow():
-                    self._schemas[op.window] = op
-                    self._rows[op.window] = []
-                    self._before[op.window] = -(2**63)
-                case Append():
-                    self._rows[op.window] += op.rows.to_pylist()
-                    self._forget(op.window)
-                case Expire():
-                    self._before[op.window] = max(self._before[op.window], op.before_ts)
-                    self._forget(op.window)
-                case CloseWindow():
-                    del self._schemas[op.window], self._rows[op.window], self._before[op.window]
-                case Probe():
-                    answers.append(self._probe(op))
-                case Find():
-                    answers.append(self._find(op))
-        return answers
+    def rows(self, table: str) -> int:
+        return len(self._table(table).rows)
 
-    def _forget(self, window: str) -> None:
-        """Also what was appended when it had expired already."""
-        self._rows[window] = [row for row in self._rows[window] if row[TS] >= self._before[window]]
+    def nbytes(self, table: str) -> int:
+        return sum(len(repr(row)) for row in self._table(table).rows)
 
-    def _probe(self, op: Probe) -> pa.RecordBatch:
-        opened = self._schemas[op.window]
-        found = []
-        for carry in op.rows.to_pylist():
-            for row in self._rows[op.window]:
-                same = _same([carry[name] for name in op.carry_keys], [row[name] for name in opened.keys])
-                age = carry[op.position] - row[TS]
-                seen = op.low is None or row[TS] >= op.low
-                if same and seen and age <= op.range_length and (age > 0 or (age == 0 and op.include_ties)):
-                    found.append({**row, **carry})
-        rows = pa.RecordBatch.from_pylist(found, schema=joined_schema(op.rows.schema, opened.schema))
-        if op.residual is not None:
-            rows = rows.filter(pa.array(rows_that_hold(op.residual, rows), pa.bool_()))
-        return rows if op.columns is None else rows.select(op.columns)
+    def close(self) -> None:
+        self._tables.clear()
 
-    def _find(self, op: Find) -> pa.RecordBatch:
-        opened = self._schemas[op.window]
-        found = []
-        for number in range(op.keys.num_rows):
-            key = [column[number].as_py() for column in op.keys.columns]
-            for row in self._rows[op.window]:
-                if op.low <= row[TS] < op.high and _same(key, [row[name] for name in opened.keys]):
-                    found.append({**row, KEY: number})
-        return pa.RecordBatch.from_pylist(found, schema=pa.schema([*opened.schema, pa.field(KEY, pa.int64())]))
+    def run(self, ops: Sequence[Op]) -> list[Outcome]:
+        return [self._outcome(op) for op in ops]
+
+    def _outcome(self, op: Op) -> Outcome:
+        try:
+            return self._do(op)
+        except ValueError as error:
+            return error
+
+    def _do(self, op: Op) -> pa.RecordBatch | None:
+        if isinstance(op, OpenTable):
+            if op.table in self._tables:
+                raise ValueError(f"table {op.table!r} is open")
+            self._tables[op.table] = _Table(op.schema)
+            return None
+        table = self._table(op.table)
+        if isinstance(op, Probe):
+            return _probe(table, op)
+        if isinstance(op, Find):
+            return _find(table, op)
+        if isinstance(op, CloseTable):
+            del self._tables[op.table]
+        else:
+            _change(table, op)
+        return None
+
+    def _table(self, name: str) -> _Table:
+        if name not in self._tables:
+            raise ValueError(f"table {name!r} is not open")
+        return self._tables[name]
+
+
+def _change(table: _Table, op: OpenIndex | CloseIndex | Append | Expire) -> None:
+    match op:
+        case OpenIndex():
+            if op.keys in table.indexes:
+                raise ValueError(f"index {op.keys} of {op.table!r} is open")
+            table.indexes.append(op.keys)
+        case CloseIndex():
+            _check_index(table, op.keys)
+            table.indexes.remove(op.keys)
+        case Append():
+            table.rows += op.rows.to_pylist()
+            table.forget()
+        case Expire():
+            table.before = max(table.before, op.before)
+            table.forget()
+
+
+def _check_index(table: _Table, keys: tuple[str, ...]) -> None:
+    if keys not in table.indexes:
+        raise ValueError(f"index {keys} is not open")
+
+
+def _probe(table: _Table, op: Probe) -> pa.RecordBatch:
+    _check_index(table, op.keys)
+    found = []
+    for carry in op.rows.to_pylist():
+        for row in table.rows:
+            same = _same([carry[name] for name in op.carry_keys], [row[name] for name in op.keys])
+            if same and carry[LOW] <= row[POSITION] < carry[HIGH]:
+                found.append({**_named(op.alias, row), **carry})
+    schema = joined_schema(op.rows.schema, table.schema, op.alias)
+    held = _holding(op.condition, pa.RecordBatch.from_pylist(found, schema=schema))
+    kept = [row for row, holds in zip(found, held, strict=True) if holds]
+    return pa.RecordBatch.from_pylist(kept, schema=schema).select(op.columns)
+
+
+def _find(table: _Table, op: Find) -> pa.RecordBatch:
+    _check_index(table, op.keys)
+    found = []
+    for number in range(op.wanted.num_rows):
+        key = [column[number].as_py() for column in op.wanted.columns]
+        for row in table.rows:
+            if op.low <= row[POSITION] < op.high and _same(key, [row[name] for name in op.keys]):
+                found.append({**row, KEY: number})
+    names = joined_schema(pa.schema([]), table.schema, op.alias)
+    joined = pa.RecordBatch.from_pylist([_named(op.alias, row) for row in found], schema=names)
+    kept = [row for row, holds in zip(found, _holding(op.condition, joined), strict=True) if holds]
+    return pa.RecordBatch.from_pylist(kept, schema=find_schema(op, table.schema))
+
+
+def _named(alias: str, row: Row) -> Row:
+    return {f"{alias}.{name}": value for name, value in row.items()}
+
+
+def _holding(condition: Expr | None, rows: pa.RecordBatch) -> list[bool]:
+    return [True] * rows.num_rows if condition is None else rows_that_hold(condition, rows)
 
 
 def _same(left: Sequence[Any], right: Sequence[Any]) -> bool:
