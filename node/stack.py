@@ -16,10 +16,9 @@ from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, Event, LinkMeasured, MessageReceived, PeerGreeted, PeerStateLost
 from node.core.limits import Limits
 from node.core.link import Frame, Hello, Identity, Link, LinkNews, Part, Pong
-from node.core.messages import Message
 from node.core.site import Site
 from node.core.stream import LocalStream
-from node.core.traffic import Cause, Traffic, cause_of
+from node.core.traffic import Cause, Traffic
 from node.wire import decode_about, decode_message, encode_about, encode_message, kind_of
 from planner.http2 import Framing
 
@@ -156,7 +155,7 @@ class Stack:
                     events.append(item)
         for effect in self.site.handle(events, now_us):
             if isinstance(effect, Send):
-                self._send(self.links[effect.peer], effect.message, events)
+                self._send(self.links[effect.peer], effect, events)
             else:
                 self._out.append(effect)
         for peer, connection in self._connections.items():
@@ -164,12 +163,12 @@ class Stack:
         out, self._out = self._out, []
         return out
 
-    def _send(self, link: Link, message: Message, events: list[Event]) -> None:
+    def _send(self, link: Link, effect: Send, events: list[Event]) -> None:
         first = link.next_part
-        news = link.send(kind_of(message), *encode_message(message))
-        cause, causes = cause_of(message), self._causes[link.peer]
+        news = link.send(kind_of(effect.message), *encode_message(effect.message))
+        causes = self._causes[link.peer]
         for number in range(first, link.next_part):
-            causes[number] = cause
+            causes[number] = effect.cause
         self._apply(link, news, events)
 
     def _on_opened(self, item: ConnectionOpened, now_us: int, events: list[Event]) -> None:

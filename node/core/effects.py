@@ -12,6 +12,7 @@ from node.core.messages import LinkSeen, Message
 from node.core.sealer import Batch
 from node.core.ticks import Span
 from node.core.traffic import Cause
+from planner.copies import RunningCopy
 from planner.model import JoinQuery
 from planner.stats import StreamProfile
 
@@ -85,31 +86,6 @@ class ReadSource:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendBatch:
-    """Write the next sealed batch of a stream to its log; answered by BatchLogged when it is durable."""
-
-    stream: str
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLog:
-    """Read logged batches from the one that contains ``tick`` on; answered by one LogRead with the first of them."""
-
-    reader: int
-    stream: str
-    tick: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrimLog:
-    """Batches that end at or before ``tick`` may be forgotten."""
-
-    stream: str
-    tick: int
-
-
-@dataclass(frozen=True, slots=True)
 class MeasureStream:
     """Make a profile of a stream (``profile.py``); takes long enough to be done elsewhere. Answered by StreamMeasured.
 
@@ -131,6 +107,8 @@ class ReportStatistics:
     #: By the site that measured.
     links: dict[str, tuple[LinkSeen, ...]]
     missing: dict[str, str]
+    #: Copies of the query's streams that run already.
+    copies: tuple[RunningCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +171,6 @@ Effect = (
     | ReadLog
     | TrimLog
     | ReadSource
-    | AppendBatch
-    | ReadLog
-    | TrimLog
     | MeasureStream
     | ReportStatistics
     | RunOp

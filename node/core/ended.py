@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from node.core.status import ProbeCounts, CopyStatus, StepRows, ViewCount
+from node.core.status import CopyStatus, ProbeCounts, StepRows, ViewCount
 
 
 @dataclass(slots=True)

@@ -29,30 +29,6 @@ class RowsArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchLogged:
-    """All batches of a stream before this tick are in its log for good."""
-
-    stream: str
-    frontier: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogRead:
-    """Answers ReadLog: batches in order, at least one if there is any."""
-
-    reader: int
-    batches: tuple[Batch, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LogFailed:
-    """The log of a stream cannot be written or read."""
-
-    stream: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class SourceFailed:
     """The source of a stream cannot go on."""
 
@@ -195,9 +171,6 @@ Event = (
     | LogRead
     | LogFailed
     | SourceFailed
-    | BatchLogged
-    | LogRead
-    | LogFailed
     | ProbeFinished
     | EngineFailed
     | RowsStored

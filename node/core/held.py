@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.core.limits import Limits
-from node.core.ticks import TICK_END, Span
 from node.core.queries.waiting import Walk
+from node.core.ticks import TICK_END, Span
 
 
 @dataclass(slots=True)

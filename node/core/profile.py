@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from node.core.arrangements.reach import reach_of
 from node.core.compression import Compressor
 from node.core.engine import TS
 from node.core.hashing import U64, scramble
@@ -26,7 +27,7 @@ from node.core.rows import encode_rows
 from node.core.sealer import Batch, Times
 from node.core.ticks import TICK_MIN, Span
 from node.core.varint import encode_varint
-from node.core.view import View
+from node.core.view import SealedRows, View
 from planner.model import JoinQuery, TimeUnit
 from planner.sketches import below, key_choices, sketch_of
 from planner.stats import KeySketch, StreamProfile
@@ -72,7 +73,9 @@ def profile_of(query: JoinQuery, alias: str, tau_ms: int, sample: Sample) -> Str
     unit = query.ref(alias).stream.unit
     seen = sample.rows.num_rows
     span_us = _span_us(sample.ts, 1000 * tau_ms, unit)
-    view = View(query, alias, tau_ms, TICK_MIN).rows(_batch(sample))
+    reach = reach_of(query, alias, tau_ms)
+    batch = _batch(sample)
+    view = View(query, reach, TICK_MIN).rows(SealedRows(reach.stream, batch.span, batch.rows, batch.ts, 0, 0))
     per_batch = sample.batch_rows or seen * tau_ms * 1000 / span_us
     passed = view.num_rows / seen if seen else 1.0
     batch_rows = max(1.0, per_batch * passed)

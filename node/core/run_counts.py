@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from node.core.engine import TS
+from node.core.queries.waiting import Walk
 from node.core.ship_all import ShipAllMeter
 from node.core.status import StepRows, ViewCount
 from node.core.ticks import TICK_END
-from node.core.queries.waiting import Walk
 from planner.model import Plan, TimeUnit
 
 

@@ -1,7 +1,8 @@
 """A site: events in, effects out. It owns no algorithm; it gives what happened to the part that it concerns.
 
-``issuer`` has the queries that were issued here, ``participant`` those that this site takes part in, ``planning``
-what is asked before there is a query, ``stream`` the local streams.
+``issuer`` has the queries that were issued here, ``queries.participant`` those that this site takes part in,
+``arrangements`` what it keeps of streams, ``planning`` what is asked before there is a query, ``stream`` the local
+streams.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from node.core.effects import BlamePeer, Effect, QueryState, ReadSource, SetAside
+from node.core.arrangements.arrangements import Arrangements
+from node.core.effects import AppendBatch, BlamePeer, Effect, QueryState, ReadSource, SetAside
 from node.core.errors import PeerProtocolError
 from node.core.events import (
+    BatchLogged,
     ClockAdvanced,
     DropRequested,
     EngineFailed,
     Event,
     LinkMeasured,
+    LogFailed,
+    LogRead,
     MessageReceived,
     PeerGreeted,
     PeerStateLost,
@@ -34,31 +39,33 @@ from node.core.limits import Limits
 from node.core.messages import (
     AskMatches,
     AskProfile,
-    Attach,
     Carry,
-    Detach,
+    CloseCopy,
     Done,
     Drop,
     Failed,
     Fetch,
     Fetched,
     KeyAnswer,
+    LeaseCopy,
     Message,
+    OpenCopy,
     Prepare,
     Prepared,
     Profiles,
     Refused,
-    ReplicaSync,
     Rows,
     Start,
     Sync,
     TupleAnswer,
 )
 from node.core.outbox import Outbox
-from node.core.participant import Participant
 from node.core.planning import Planning
-from node.core.status import ProbeCounts, ReplicaStatus, StepRows, ViewCount
+from node.core.queries.participant import Participant
+from node.core.queries.waiting import Waiting
+from node.core.status import CopyStatus, ProbeCounts, StepRows, TableStatus, ViewCount
 from node.core.stream import LocalStream, StreamState
+from node.core.work import Work
 from planner.model import StreamInfo
 
 
@@ -70,15 +77,18 @@ class Site:
         self.streams = {stream.info.name: StreamState(stream, tau_ms) for stream in streams}
         self._limits = limits
         self._outbox = Outbox(name)
+        self._work = Work(self._outbox.do)
+        self.arrangements = Arrangements(self.streams, self._work, self._outbox)
         self._issuer = Issuer(limits, self._outbox)
-        self._participant = Participant(tau_ms, self.streams, limits, self._outbox, self._issuer)
-        self._planning = Planning(tau_ms, self.streams, limits, self._outbox)
+        self._participant = Participant(
+            tau_ms, self.streams, limits, self._outbox, self._issuer, self._work, self.arrangements
+        )
+        self._planning = Planning(tau_ms, self.streams, limits, self._outbox, self.arrangements.running_copies)
         self._peer_streams: dict[str, tuple[StreamInfo, ...]] = {}
         # For those who look on.
         self.homes = self._issuer.homes
         self.runs = self._participant.runs
-        self.sharing = self._participant.sharing
-        self.asking = self._participant.asking
+        self.asking = self._work.asking
 
     @property
     def catalogue(self) -> Mapping[str, StreamInfo]:
@@ -87,20 +97,28 @@ class Site:
         return known | {stream.info.name: stream.info for stream in self.streams.values()}
 
     def view_counts(self) -> list[ViewCount]:
-        """What queries saw of the local streams, the newest ended queries included; so it is with the others."""
+        """What queries saw of the local streams, the newest ended queries included."""
         return self._participant.view_counts()
 
     def probe_counts(self) -> list[ProbeCounts]:
-        """How policy delta fared here."""
+        """How policy delta fared here, the newest ended queries included."""
         return self._participant.probe_counts()
 
     def step_rows(self) -> list[StepRows]:
-        """Rows of walks before each of their steps here."""
+        """Rows of walks before each of their steps here, the newest ended queries included."""
         return self._participant.step_rows()
 
-    def replica_statuses(self) -> list[ReplicaStatus]:
-        """Halves of replicas here, each once with all who use it; those of ended queries as they were at the end."""
-        return self._participant.replica_statuses()
+    def copy_statuses(self) -> list[CopyStatus]:
+        """Halves of copies here, each once with all who use it; those of ended queries as they were at the end."""
+        return self._participant.copy_statuses()
+
+    def table_statuses(self) -> list[TableStatus]:
+        """Rows that the engine holds here, each table once with all who use it."""
+        return self.arrangements.table_statuses()
+
+    def waiting(self) -> list[Waiting]:
+        """Every walk that is under way here, and what it waits for."""
+        return self._participant.waiting()
 
     def handle(self, events: Sequence[Event], now_us: int) -> list[Effect]:
         """Take what happened, in order; returns what to do, in order."""
@@ -108,18 +126,13 @@ class Site:
         for event in events:
             self._handle(event)
             self._deliver_here()
-            self._settle_shared()
         self._participant.tell_endings()
         self._deliver_here()
         self._issuer.tell_done()
         self._deliver_here()
-        self._settle_shared()
+        self.arrangements.settle()
         self._read_on()
         return self._outbox.take_effects()
-
-    def _settle_shared(self) -> None:
-        self._participant.settle_shared()
-        self._deliver_here()
 
     def _deliver_here(self) -> None:
         for message in self._outbox.messages_here():
@@ -129,8 +142,13 @@ class Site:
         match event:
             case RowsArrived():
                 self._on_rows_arrived(event)
+            case BatchLogged():
+                for sealed in self.streams[event.stream].logged(event.frontier):
+                    self._participant.on_batch(sealed)
+            case LogRead():
+                self._participant.on_log_read(event)
             case ProbeFinished():
-                self._participant.on_probe_finished(event)
+                self._participant.on_answer(event)
             case MessageReceived():
                 self._on_peer_message(event.peer, event.message)
             case RowsStored():
@@ -143,10 +161,12 @@ class Site:
                 self._issuer.issue(event)
             case DropRequested():
                 self._issuer.end(event.query_id, QueryState.DROPPED, "dropped by a user")
-            case SourceFailed():
-                self._on_source_failed(event)
-            case EngineFailed() | StoreFailed():
-                self._participant.fail(event.query_id, event.reason, broken=True)
+            case SourceFailed() | LogFailed():
+                self._on_stream_failed(event)
+            case EngineFailed():
+                self._participant.on_engine_failed(event)
+            case StoreFailed():
+                self._participant.fail(event.query_id, event.reason)
             case LinkMeasured():
                 self._participant.rtt_us[event.peer] = event.rtt_us
                 self._planning.on_link(event)
@@ -177,10 +197,10 @@ class Site:
         stream.ended = event.ended
         batch = stream.sealer.seal(event.watermark, event.ended)
         if batch is not None:
-            stream.sealed(batch)
-            self._participant.on_batch(stream, batch)
+            stream.sealed(batch, self._outbox.now_us)
+            self._outbox.do(AppendBatch(event.stream, batch))
 
-    def _on_source_failed(self, event: SourceFailed) -> None:
+    def _on_stream_failed(self, event: SourceFailed | LogFailed) -> None:
         stream = self.streams[event.stream]
         stream.reading = False
         stream.failed = event.reason
@@ -188,6 +208,7 @@ class Site:
             self._participant.fail(run.query_id, f"stream {event.stream} at {self.name}: {event.reason}")
 
     def _read_on(self) -> None:
+        self.arrangements.read_on(self._participant.is_full)
         for name, stream in self.streams.items():
             if stream.wants_more(self._limits):
                 stream.reading = True
@@ -196,13 +217,23 @@ class Site:
     # -- messages -----------------------------------------------------------------------------
 
     def _on_peer_message(self, peer: str, message: Message) -> None:
-        """A wrong message ends its query: going on without it would be a silent gap in the results."""
+        """A wrong message ends its query, or those that use its copy: going on would be a silent gap in the results."""
         try:
             self._on_message(peer, message)
         except PeerProtocolError as error:
             self._outbox.do(BlamePeer(peer, str(error)))
-            broken = isinstance(message, Sync | ReplicaSync | Fetch | Fetched)
-            self._participant.fail(message.query_id, f"site {peer} broke the protocol: {error}", broken)
+            for query_id in self._concerned(peer, message):
+                self._participant.fail(query_id, f"site {peer} broke the protocol: {error}")
+
+    def _concerned(self, peer: str, message: Message) -> tuple[str, ...]:
+        if isinstance(message, Sync | Fetched | TupleAnswer):
+            held = self.arrangements.held.get(message.copy)
+            if held is not None:
+                return tuple(dict.fromkeys(lease.query_id for lease in held.leases))
+        if isinstance(message, Fetch | CloseCopy):
+            owned = self.arrangements.owned.get(peer, message.copy)
+            return () if owned is None else tuple(owned.users)
+        return () if isinstance(message, Sync | Fetched) else (message.query_id,)
 
     def _on_message(self, peer: str, message: Message) -> None:  # noqa: C901, PLR0912 - a flat table reads best
         match message:
@@ -221,15 +252,25 @@ class Site:
                 self._issuer.end(message.query_id, QueryState.FAILED, message.reason)
             case Drop():
                 self._participant.close(message.query_id)
+            case Start():
+                self._participant.start(message)
+            case Done():
+                self._participant.on_done(message)
             case Rows():
                 self._participant.on_rows(message)
-            case Sync() | Carry() | AskMatches() | KeyAnswer() | TupleAnswer() | ReplicaSync() | Fetch() | Fetched():
-                self._participant.on_message(message)
-            case Start() | Done():
-                self._participant.on_message(message)
-            case Attach():
-                self._participant.on_attach(message)
-            case Detach():
-                self._participant.on_detach(message)
+            case Carry() | AskMatches() | KeyAnswer() | TupleAnswer():
+                self._participant.on_step(peer, message)
+            case Sync():
+                self._participant.on_fed(self.arrangements.on_sync(message))
+            case Fetched():
+                self._participant.wake(self.arrangements.on_fetched(message))
+            case Fetch():
+                self.arrangements.on_fetch(peer, message)
+            case OpenCopy():
+                self.arrangements.on_open(peer, message)
+            case LeaseCopy():
+                self.arrangements.on_lease(peer, message)
+            case CloseCopy():
+                self.arrangements.on_close(peer, message)
             case _:
                 assert_never(message)

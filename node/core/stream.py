@@ -178,7 +178,9 @@ class StreamState:
 
     def full_queries(self, limits: Limits) -> tuple[str, ...]:
         """Queries that have as much of it under way as is allowed."""
-        full = [query.query_id for alias, query in self.followers if query.started and query.backlogs[alias].full(limits)]
+        full = [
+            query.query_id for alias, query in self.followers if query.started and query.backlogs[alias].full(limits)
+        ]
         return tuple(dict.fromkeys(full))
 
     def wants_more(self, limits: Limits) -> bool:

@@ -43,7 +43,7 @@ class SealedRows:
         self._passing: dict[Expr, I64] = {}
 
     def __len__(self) -> int:
-        return self.rows.num_rows
+        return len(self.ts)
 
     def after(self, tick: int, tau: int) -> SealedRows:
         """What of it is at or after a tick."""
@@ -55,7 +55,7 @@ class SealedRows:
         return SealedRows(self.stream, span, self.rows.slice(skip), self.ts[skip:], first, self.sealed_at_us)
 
     def passing(self, condition: Expr | None, from_ts: int) -> I64:
-        """The places of the rows from an event time on that pass a filter, whose columns the stream's name qualifies."""
+        """The places of the rows from an event time on that pass a filter; its columns are under the stream's name."""
         skip = int(np.searchsorted(self.ts, from_ts)) if len(self.ts) and self.ts[0] < from_ts else 0
         if condition is None:
             return np.arange(skip, len(self.ts))

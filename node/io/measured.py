@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from node.core.status import ReplicaKind
+from node.core.queries.shape import CopyNeed, Shape, needs, shape_of
 from node.core.traffic import Purpose
-from node.core.walk import ReplicaShape, Shape, shape_of
 from node.rpc import control_pb2 as pb
 from planner.cost import ReplicaKey
 from planner.kinds import Kind
@@ -25,9 +24,9 @@ def measured_of(plan: Plan, query_id: str, statuses: Iterable[pb.StatusReply]) -
     statuses = list(statuses)
     shape = shape_of(plan)
     rows = _rows(query_id, statuses)
-    steps: dict[tuple[str, int], list[Sent]] = {(head, number): [] for head, number, _ in shape.all_steps}
+    steps: dict[tuple[str, int], list[Sent]] = {(step.head, step.number): [] for step in shape.all_steps}
     results: dict[str, list[Sent]] = {head: [] for head in plan.query.aliases}
-    replicas: dict[ReplicaKey, list[Sent]] = {_key(replica): [] for replica in shape.replicas}
+    replicas: dict[ReplicaKey, list[Sent]] = {_key(replica): [] for replica in shape.needs}
     control: list[Sent] = []
     for status in statuses:
         for sent in (sent for sent in status.traffic if sent.query_id == query_id):
@@ -37,7 +36,7 @@ def measured_of(plan: Plan, query_id: str, statuses: Iterable[pb.StatusReply]) -
                     steps.setdefault((sent.name, sent.number), []).extend(parts)
                 case Purpose.RESULTS:
                     results.setdefault(sent.name, []).extend(parts)
-                case Purpose.REPLICA:
+                case Purpose.COPY:
                     _add_replica(shape, sent, parts, steps, replicas)
                 case _:
                     control += parts
@@ -77,7 +76,7 @@ def _add_replica(
     replica = _replica(shape, sent)
     if replica is None:
         return
-    users = [(head, number) for head, number, step in shape.all_steps if shape.uses(step, replica)]
+    users = [(step.head, step.number) for step in shape.all_steps if needs(step, replica)]
     if sent.kind not in _WALKS_KINDS or not users:
         replicas[_key(replica)] += parts
         return
@@ -85,14 +84,10 @@ def _add_replica(
         steps[user] += [Sent(part.source, part.target, part.kind, part.nbytes / len(users)) for part in parts]
 
 
-def _replica(shape: Shape, sent: pb.TrafficStatus) -> ReplicaShape | None:
-    """Full copies are known by the stream and the site they are at, others by their number in the plan."""
-    if sent.number >= 0:
-        return next((replica for replica in shape.replicas if replica.number == sent.number), None)
-    full = [replica for replica in shape.replicas if replica.kind is ReplicaKind.FULL]
-    return next((copy for copy in full if (copy.alias, copy.holder) == (sent.name, sent.peer)), None)
+def _replica(shape: Shape, sent: pb.TrafficStatus) -> CopyNeed | None:
+    """Copies are known by their number among the query's needs."""
+    return next((need for need in shape.needs if need.number == sent.number), None)
 
 
-def _key(replica: ReplicaShape) -> ReplicaKey:
-    columns = tuple(name.partition(".")[2] for name in replica.keys)
-    return ReplicaKey(replica.kind, replica.alias, columns, replica.holder)
+def _key(replica: CopyNeed) -> ReplicaKey:
+    return ReplicaKey(replica.kind, replica.alias, replica.keys, replica.holder)

@@ -11,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn, assert_never
 
 from node.core.effects import (
+    AppendBatch,
     BlamePeer,
     MeasureStream,
     NoteIgnored,
+    ReadLog,
     ReadSource,
     ReportQuery,
     ReportStatistics,
@@ -21,6 +23,7 @@ from node.core.effects import (
     Send,
     SetAside,
     StoreRows,
+    TrimLog,
 )
 from node.core.events import Event, SourceFailed, StatisticsRequested
 from node.io.clock import Clock
@@ -28,8 +31,10 @@ from node.io.engine_thread import EngineThread
 from node.io.file_thread import FileWork
 from node.io.late import LateFiles
 from node.io.measure import measure
+from node.io.memory_storage import MemoryStorage
 from node.io.queries import Queries
 from node.io.source import Source
+from node.io.storage_thread import StorageThread
 from node.io.transport import Transport
 from node.stack import CloseConnection, Input, Output, SendFrame, Stack, TimePassed
 from planner.model import JoinQuery
@@ -68,10 +73,17 @@ class Runner:
         self._statistics: dict[str, asyncio.Future[ReportStatistics]] = {}
         self._requests = 0
 
-    def connect(self, transport: Transport, engine: EngineThread, sources: Mapping[str, Source]) -> None:
+    def connect(
+        self,
+        transport: Transport,
+        engine: EngineThread,
+        storage: StorageThread | MemoryStorage,
+        sources: Mapping[str, Source],
+    ) -> None:
         """Give it hands; done after construction because hands report back to it."""
         self._transport = transport
         self._engine = engine
+        self._storage = storage
         self._sources = sources
 
     def put(self, inputs: Sequence[Input]) -> None:
@@ -152,6 +164,8 @@ class Runner:
                 self._transport.close(output)
             case RunOp():
                 self._engine.put(output)
+            case AppendBatch() | ReadLog() | TrimLog():
+                self._storage.put(output)
             case ReadSource():
                 self._spawn(self._read(output))
             case MeasureStream():

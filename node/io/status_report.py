@@ -148,8 +148,8 @@ class StatusReport:
                 rows_per_second=self._rates.per_s(("stream", name), stream.rows_arrived, now_s),
                 frontier=stream.frontier,
                 reason=stream.failed,
-                retained_rows=stream.retained.rows,
-                retained_bytes=stream.retained.nbytes,
+                retained_rows=stream.logged_rows,
+                retained_bytes=stream.logged_bytes,
                 idle_seconds=self._since.seconds(("rows", name), stream.rows_arrived, now_s),
                 still_seconds=self._since.seconds(("frontier", name), stream.frontier, now_s),
                 state_seconds=self._since.seconds(("state", name), stream.state, now_s),
@@ -221,18 +221,17 @@ class StatusReport:
 
     def _window_rows(self) -> list[pb.WindowStatus]:
         rows = []
-        for run in self._runner.stack.site.runs.values():
-            for window in run.window_states:
-                window_id = window.window_id
-                status = pb.WindowStatus(
-                    query_id=run.query_id,
-                    window=window_id,
-                    alias=window.alias,
-                    frontier=window.frontier,
-                    waiting_walks=window.waiting,
-                )
-                status.rows, status.nbytes = self._window_size(window_id)
-                rows.append(status)
+        for table in self._runner.stack.site.table_statuses():
+            status = pb.WindowStatus(
+                window=table.name,
+                stream=table.stream,
+                indexes=[", ".join(keys) for keys in table.indexes],
+                frontier=table.frontier,
+                waiting_walks=table.waiting,
+                users=table.users,
+            )
+            status.rows, status.nbytes = self._window_size(table.name)
+            rows.append(status)
         return rows
 
     def _traffic_rows(self) -> list[pb.TrafficStatus]:
@@ -255,20 +254,19 @@ class StatusReport:
         site = self._runner.stack.site
         return [
             pb.ReplicaStatus(
-                query_id=replica.query_id,
-                alias=replica.alias,
-                kind=replica.kind.value,
-                role=replica.role.value,
-                peer=replica.peer,
-                frontier=replica.frontier,
-                keys=replica.keys,
-                tuples=replica.tuples,
-                nbytes=replica.nbytes,
-                restarts=replica.restarts,
-                ended=replica.query_id not in site.runs and not replica.users,
-                users=replica.users,
+                query_id=copy.query_id,
+                alias=copy.alias,
+                kind=copy.kind.value,
+                role=copy.role.value,
+                peer=copy.peer,
+                frontier=copy.frontier,
+                keys=copy.keys,
+                tuples=copy.tuples,
+                nbytes=copy.nbytes,
+                ended=copy.query_id not in site.runs and not copy.users,
+                users=copy.users,
             )
-            for replica in site.replica_statuses()
+            for copy in site.copy_statuses()
         ]
 
     def _window_size(self, window_id: str) -> tuple[int, int]:

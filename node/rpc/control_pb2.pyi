@@ -382,22 +382,24 @@ class TrafficStatus(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., purpose: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., peer: _Optional[str] = ..., kind: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., framing_bytes: _Optional[float] = ...) -> None: ...
 
 class WindowStatus(_message.Message):
-    __slots__ = ("query_id", "window", "alias", "frontier", "waiting_walks", "rows", "nbytes")
-    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("window", "frontier", "waiting_walks", "rows", "nbytes", "stream", "indexes", "users")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
-    ALIAS_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
     WAITING_WALKS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     NBYTES_FIELD_NUMBER: _ClassVar[int]
-    query_id: str
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
     window: str
-    alias: str
     frontier: int
     waiting_walks: int
     rows: int
     nbytes: int
-    def __init__(self, query_id: _Optional[str] = ..., window: _Optional[str] = ..., alias: _Optional[str] = ..., frontier: _Optional[int] = ..., waiting_walks: _Optional[int] = ..., rows: _Optional[int] = ..., nbytes: _Optional[int] = ...) -> None: ...
+    stream: str
+    indexes: _containers.RepeatedScalarFieldContainer[str]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, window: _Optional[str] = ..., frontier: _Optional[int] = ..., waiting_walks: _Optional[int] = ..., rows: _Optional[int] = ..., nbytes: _Optional[int] = ..., stream: _Optional[str] = ..., indexes: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ViewStatus(_message.Message):
     __slots__ = ("query_id", "alias", "rows", "ship_all_bytes", "backlog_bytes", "span_us")
@@ -416,7 +418,7 @@ class ViewStatus(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., rows: _Optional[int] = ..., ship_all_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., span_us: _Optional[int] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("query_id", "alias", "kind", "role", "peer", "frontier", "keys", "tuples", "nbytes", "restarts", "ended", "users")
+    __slots__ = ("query_id", "alias", "kind", "role", "peer", "frontier", "keys", "tuples", "nbytes", "ended", "users")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -426,7 +428,6 @@ class ReplicaStatus(_message.Message):
     KEYS_FIELD_NUMBER: _ClassVar[int]
     TUPLES_FIELD_NUMBER: _ClassVar[int]
     NBYTES_FIELD_NUMBER: _ClassVar[int]
-    RESTARTS_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
     query_id: str
@@ -438,10 +439,9 @@ class ReplicaStatus(_message.Message):
     keys: int
     tuples: int
     nbytes: int
-    restarts: int
     ended: bool
     users: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., restarts: _Optional[int] = ..., ended: _Optional[bool] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., ended: _Optional[bool] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class QueryBrief(_message.Message):
     __slots__ = ("query_id", "state", "rows", "plan_brief", "reason", "state_seconds", "streams", "sites", "waiting_for", "followed", "unread_rows", "unread_bytes", "unread_seconds", "read_per_s", "full", "done_tick", "links")

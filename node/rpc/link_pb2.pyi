@@ -61,7 +61,7 @@ class About(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "replica_sync", "fetch", "fetched", "attach", "detach", "ask_profile", "profiles")
+    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     PREPARED_FIELD_NUMBER: _ClassVar[int]
@@ -76,11 +76,11 @@ class Message(_message.Message):
     ASK_MATCHES_FIELD_NUMBER: _ClassVar[int]
     KEY_ANSWER_FIELD_NUMBER: _ClassVar[int]
     TUPLE_ANSWER_FIELD_NUMBER: _ClassVar[int]
-    REPLICA_SYNC_FIELD_NUMBER: _ClassVar[int]
+    OPEN_COPY_FIELD_NUMBER: _ClassVar[int]
     FETCH_FIELD_NUMBER: _ClassVar[int]
     FETCHED_FIELD_NUMBER: _ClassVar[int]
-    ATTACH_FIELD_NUMBER: _ClassVar[int]
-    DETACH_FIELD_NUMBER: _ClassVar[int]
+    LEASE_COPY_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_COPY_FIELD_NUMBER: _ClassVar[int]
     ASK_PROFILE_FIELD_NUMBER: _ClassVar[int]
     PROFILES_FIELD_NUMBER: _ClassVar[int]
     query_id: str
@@ -90,35 +90,45 @@ class Message(_message.Message):
     start: Start
     drop: Nothing
     failed: str
-    sync: str
+    sync: int
     carry: Place
     rows: str
     done: Done
     ask_matches: Place
     key_answer: Place
     tuple_answer: Place
-    replica_sync: int
+    open_copy: OpenCopy
     fetch: int
     fetched: int
-    attach: Attach
-    detach: int
+    lease_copy: LeaseCopy
+    close_copy: int
     ask_profile: AskProfile
     profiles: Profiles
-    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[str] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., replica_sync: _Optional[int] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., attach: _Optional[_Union[Attach, _Mapping]] = ..., detach: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ...) -> None: ...
+    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class Attach(_message.Message):
-    __slots__ = ("replica", "host", "host_replica")
-    REPLICA_FIELD_NUMBER: _ClassVar[int]
-    HOST_FIELD_NUMBER: _ClassVar[int]
-    HOST_REPLICA_FIELD_NUMBER: _ClassVar[int]
-    replica: int
-    host: str
-    host_replica: int
-    def __init__(self, replica: _Optional[int] = ..., host: _Optional[str] = ..., host_replica: _Optional[int] = ...) -> None: ...
+class OpenCopy(_message.Message):
+    __slots__ = ("copy", "need", "tick", "spec")
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    NEED_FIELD_NUMBER: _ClassVar[int]
+    TICK_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    copy: int
+    need: int
+    tick: int
+    spec: RunningCopy
+    def __init__(self, copy: _Optional[int] = ..., need: _Optional[int] = ..., tick: _Optional[int] = ..., spec: _Optional[_Union[RunningCopy, _Mapping]] = ...) -> None: ...
+
+class LeaseCopy(_message.Message):
+    __slots__ = ("copy", "need")
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    NEED_FIELD_NUMBER: _ClassVar[int]
+    copy: int
+    need: int
+    def __init__(self, copy: _Optional[int] = ..., need: _Optional[int] = ...) -> None: ...
 
 class AskProfile(_message.Message):
     __slots__ = ("text", "streams")
@@ -129,14 +139,72 @@ class AskProfile(_message.Message):
     def __init__(self, text: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Profiles(_message.Message):
-    __slots__ = ("profiles", "missing", "links")
+    __slots__ = ("profiles", "missing", "links", "copies")
     PROFILES_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     profiles: _containers.RepeatedCompositeFieldContainer[Profile]
     missing: _containers.RepeatedCompositeFieldContainer[Missing]
     links: _containers.RepeatedCompositeFieldContainer[LinkSeen]
-    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ...) -> None: ...
+    copies: _containers.RepeatedCompositeFieldContainer[RunningCopy]
+    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ...) -> None: ...
+
+class RunningCopy(_message.Message):
+    __slots__ = ("kind", "stream", "keys", "columns", "axis", "owner", "holder", "filter")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    AXIS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    stream: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    axis: str
+    owner: str
+    holder: str
+    filter: Filter
+    def __init__(self, kind: _Optional[str] = ..., stream: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[str]] = ..., axis: _Optional[str] = ..., owner: _Optional[str] = ..., holder: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
+
+class Filter(_message.Message):
+    __slots__ = ("parts", "types")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[FilterPart]
+    types: bytes
+    def __init__(self, parts: _Optional[_Iterable[_Union[FilterPart, _Mapping]]] = ..., types: _Optional[bytes] = ...) -> None: ...
+
+class FilterPart(_message.Message):
+    __slots__ = ("column", "null", "truth", "number", "real", "text", "binary", "applied")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NULL_FIELD_NUMBER: _ClassVar[int]
+    TRUTH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REAL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    null: int
+    truth: bool
+    number: str
+    real: float
+    text: str
+    binary: bytes
+    applied: Applied
+    def __init__(self, column: _Optional[str] = ..., null: _Optional[int] = ..., truth: _Optional[bool] = ..., number: _Optional[str] = ..., real: _Optional[float] = ..., text: _Optional[str] = ..., binary: _Optional[bytes] = ..., applied: _Optional[_Union[Applied, _Mapping]] = ...) -> None: ...
+
+class Applied(_message.Message):
+    __slots__ = ("function", "args")
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    ARGS_FIELD_NUMBER: _ClassVar[int]
+    function: str
+    args: int
+    def __init__(self, function: _Optional[str] = ..., args: _Optional[int] = ...) -> None: ...
 
 class Missing(_message.Message):
     __slots__ = ("alias", "reason")
@@ -233,14 +301,24 @@ class Policy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., delta_us: _Optional[int] = ...) -> None: ...
 
 class Prepared(_message.Message):
-    __slots__ = ("earliest", "origin_ms", "round_trips")
+    __slots__ = ("earliest", "origin_ms", "round_trips", "frontiers")
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_MS_FIELD_NUMBER: _ClassVar[int]
     ROUND_TRIPS_FIELD_NUMBER: _ClassVar[int]
+    FRONTIERS_FIELD_NUMBER: _ClassVar[int]
     earliest: int
     origin_ms: int
     round_trips: _containers.RepeatedCompositeFieldContainer[RoundTrip]
-    def __init__(self, earliest: _Optional[int] = ..., origin_ms: _Optional[int] = ..., round_trips: _Optional[_Iterable[_Union[RoundTrip, _Mapping]]] = ...) -> None: ...
+    frontiers: _containers.RepeatedCompositeFieldContainer[Frontier]
+    def __init__(self, earliest: _Optional[int] = ..., origin_ms: _Optional[int] = ..., round_trips: _Optional[_Iterable[_Union[RoundTrip, _Mapping]]] = ..., frontiers: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ...) -> None: ...
+
+class Frontier(_message.Message):
+    __slots__ = ("alias", "tick")
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    TICK_FIELD_NUMBER: _ClassVar[int]
+    alias: str
+    tick: int
+    def __init__(self, alias: _Optional[str] = ..., tick: _Optional[int] = ...) -> None: ...
 
 class RoundTrip(_message.Message):
     __slots__ = ("site", "rtt_us")
@@ -251,22 +329,26 @@ class RoundTrip(_message.Message):
     def __init__(self, site: _Optional[str] = ..., rtt_us: _Optional[int] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("tick", "origin_ms", "delta_us")
+    __slots__ = ("tick", "origin_ms", "delta_us", "frontiers")
     TICK_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_MS_FIELD_NUMBER: _ClassVar[int]
     DELTA_US_FIELD_NUMBER: _ClassVar[int]
+    FRONTIERS_FIELD_NUMBER: _ClassVar[int]
     tick: int
     origin_ms: int
     delta_us: int
-    def __init__(self, tick: _Optional[int] = ..., origin_ms: _Optional[int] = ..., delta_us: _Optional[int] = ...) -> None: ...
+    frontiers: _containers.RepeatedCompositeFieldContainer[Frontier]
+    def __init__(self, tick: _Optional[int] = ..., origin_ms: _Optional[int] = ..., delta_us: _Optional[int] = ..., frontiers: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ...) -> None: ...
 
 class Place(_message.Message):
-    __slots__ = ("head", "step")
+    __slots__ = ("head", "step", "copy")
     HEAD_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
     head: str
     step: int
-    def __init__(self, head: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
+    copy: int
+    def __init__(self, head: _Optional[str] = ..., step: _Optional[int] = ..., copy: _Optional[int] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ("heads",)

@@ -7,21 +7,21 @@ from node.core.link import Kind, Packed
 from node.core.messages import (
     AskMatches,
     AskProfile,
-    Attach,
     Carry,
-    Detach,
+    CloseCopy,
     Done,
     Drop,
     Failed,
     Fetch,
     Fetched,
     KeyAnswer,
+    LeaseCopy,
     Message,
+    OpenCopy,
     Prepare,
     Prepared,
     Profiles,
     Refused,
-    ReplicaSync,
     Rows,
     Start,
     Sync,
@@ -29,6 +29,7 @@ from node.core.messages import (
 )
 from node.core.varint import signed
 from node.rpc import link_pb2 as pb
+from node.wire.copies import copy_in, copy_out
 from node.wire.packed import Numbers, pack, unpack
 from node.wire.parse import parse
 from node.wire.profiles import profiles_in, profiles_out
@@ -53,7 +54,6 @@ _KINDS: dict[type[Message], Kind] = {
     TupleAnswer: Kind.TUPLES,
     Fetched: Kind.TUPLES,
     Sync: Kind.SYNC,
-    ReplicaSync: Kind.SYNC,
     Rows: Kind.RESULTS,
 }
 
@@ -65,7 +65,9 @@ def kind_of(message: Message) -> Kind:
 
 def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 - a flat table reads best
     """One message as a link carries it."""
-    out = pb.Message(query_id=message.query_id)
+    out = pb.Message()
+    if not isinstance(message, CloseCopy | Sync | Fetch | Fetched):
+        out.query_id = message.query_id
     numbers: tuple[int, ...] = ()
     blobs: tuple[bytes, ...] = ()
     match message:
@@ -83,18 +85,21 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
         case Prepared():
             round_trips = [pb.RoundTrip(site=site, rtt_us=rtt_us) for site, rtt_us in message.rtt_us]
             prepared = pb.Prepared(earliest=message.earliest, origin_ms=message.origin_ms, round_trips=round_trips)
+            prepared.frontiers.extend(_frontiers_out(message))
             out.prepared.CopyFrom(prepared)
         case Refused():
             out.refused = message.reason
         case Start():
             out.start.CopyFrom(pb.Start(tick=message.tick, origin_ms=message.origin_ms, delta_us=message.delta_us))
+            out.start.frontiers.extend(_frontiers_out(message))
         case Drop():
             out.drop.SetInParent()
         case Failed():
             out.failed = message.reason
         case Sync():
-            out.sync = message.alias
-            numbers, blobs = (*span_out(message.span), message.sealed_at_us), (message.rows,)
+            out.sync = message.copy
+            numbers = (message.frontier, message.before, message.sealed_at_us)
+            blobs = (message.times, message.born, message.dead, message.rows)
         case Carry():
             _place_out(out.carry, message)
             numbers, blobs = (*span_out(message.span), message.sealed_at_us), (message.rows,)
@@ -108,21 +113,19 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
         case TupleAnswer():
             _place_out(out.tuple_answer, message)
             numbers, blobs = span_out(message.span), (message.rows,)
-        case ReplicaSync():
-            out.replica_sync = message.replica
-            numbers = (message.frontier, message.before)
-            blobs = (message.times, message.born, message.dead, message.full)
         case Fetch():
-            out.fetch = message.replica
+            out.fetch = message.copy
             numbers, blobs = (message.seen,), (message.slots,)
         case Fetched():
-            out.fetched = message.replica
+            out.fetched = message.copy
             blobs = (message.rows,)
-        case Attach():
-            attach = pb.Attach(replica=message.replica, host=message.host, host_replica=message.host_replica)
-            out.attach.CopyFrom(attach)
-        case Detach():
-            out.detach = message.replica
+        case OpenCopy():
+            opened = pb.OpenCopy(copy=message.copy, need=message.need, tick=message.tick, spec=copy_out(message.spec))
+            out.open_copy.CopyFrom(opened)
+        case LeaseCopy():
+            out.lease_copy.CopyFrom(pb.LeaseCopy(copy=message.copy, need=message.need))
+        case CloseCopy():
+            out.close_copy = message.copy
         case Rows():
             out.rows = message.head
             numbers, blobs = (*span_out(message.span), message.sealed_at_us), (message.rows,)
@@ -155,13 +158,15 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
             found = Refused(query_id, message.refused)
         case "start":
             start = message.start
-            found = Start(query_id, tick_in(start.tick), _origin(start), duration_in(start.delta_us))
+            delta_us, frontiers = duration_in(start.delta_us), _frontiers(start)
+            found = Start(query_id, tick_in(start.tick), _origin(start), delta_us, frontiers)
         case "drop":
             found = Drop(query_id)
         case "failed":
             found = Failed(query_id, message.failed)
         case "sync":
-            found = Sync(query_id, message.sync, numbers.span(), numbers.take(), rest.blob())
+            frontier, before = tick_in(numbers.take()), event_time_in(numbers.take())
+            found = Sync(message.sync, frontier, before, numbers.take(), *rest.blobs(4))
         case "carry":
             place = message.carry
             found = Carry(query_id, place.head, numbers.span(), place.step, numbers.take(), rest.blob())
@@ -172,19 +177,18 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
             found = KeyAnswer(query_id, place.head, numbers.span(), place.step, rest.blob())
         case "tuple_answer":
             place = message.tuple_answer
-            found = TupleAnswer(query_id, place.head, numbers.span(), place.step, rest.blob())
-        case "replica_sync":
-            frontier, before = tick_in(numbers.take()), event_time_in(numbers.take())
-            found = ReplicaSync(query_id, message.replica_sync, frontier, before, *rest.blobs(4))
+            found = TupleAnswer(query_id, place.head, numbers.span(), place.step, place.copy, rest.blob())
         case "fetch":
-            found = Fetch(query_id, message.fetch, count_in(numbers.take()), rest.blob())
+            found = Fetch(message.fetch, count_in(numbers.take()), rest.blob())
         case "fetched":
-            found = Fetched(query_id, message.fetched, rest.blob())
-        case "attach":
-            attach = message.attach
-            found = Attach(query_id, attach.replica, attach.host, attach.host_replica)
-        case "detach":
-            found = Detach(query_id, message.detach)
+            found = Fetched(message.fetched, rest.blob())
+        case "open_copy":
+            opened = message.open_copy
+            found = OpenCopy(query_id, opened.copy, opened.need, tick_in(opened.tick), copy_in(opened.spec))
+        case "lease_copy":
+            found = LeaseCopy(query_id, message.lease_copy.copy, message.lease_copy.need)
+        case "close_copy":
+            found = CloseCopy(message.close_copy)
         case "rows":
             found = Rows(query_id, message.rows, numbers.span(), numbers.take(), rest.blob())
         case "done":
@@ -204,17 +208,27 @@ def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
 
 def _prepared(query_id: str, prepared: pb.Prepared) -> Prepared:
     rtt_us = tuple((trip.site, duration_in(trip.rtt_us)) for trip in prepared.round_trips)
-    return Prepared(query_id, tick_in(prepared.earliest), _origin(prepared), rtt_us)
+    return Prepared(query_id, tick_in(prepared.earliest), _origin(prepared), rtt_us, _frontiers(prepared))
 
 
 def _ask_matches(query_id: str, place: pb.Place, numbers: Numbers, known: bytes, keys: bytes) -> AskMatches:
     span, sealed_at_us, low_ts = numbers.span(), numbers.take(), event_time_in(numbers.take())
     high_ts = event_time_in(signed(low_ts + numbers.take()))
-    return AskMatches(query_id, place.head, span, place.step, sealed_at_us, low_ts, high_ts, keys, known)
+    return AskMatches(query_id, place.head, span, place.step, sealed_at_us, low_ts, high_ts, place.copy, keys, known)
 
 
 def _place_out(out: pb.Place, message: Carry | AskMatches | KeyAnswer | TupleAnswer) -> None:
     out.head, out.step = message.head, message.step
+    if isinstance(message, AskMatches | TupleAnswer):
+        out.copy = message.copy
+
+
+def _frontiers_out(message: Prepared | Start) -> list[pb.Frontier]:
+    return [pb.Frontier(alias=alias, tick=tick) for alias, tick in message.frontiers]
+
+
+def _frontiers(holder: pb.Prepared | pb.Start) -> tuple[tuple[str, int], ...]:
+    return tuple((frontier.alias, tick_in(frontier.tick)) for frontier in holder.frontiers)
 
 
 def _origin(holder: pb.Prepared | pb.Start) -> int | None:

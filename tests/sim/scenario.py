@@ -109,6 +109,11 @@ class Scenario:
     #: What links are like instead of delays up to ``delay_us_max``.
     wan: Wan | None = None
 
+    @property
+    def disk(self) -> bool:
+        """Whether streams are logged on a simulated disk; else in memory, as ``narrows run`` does."""
+        return self.seed % 2 == 0
+
     def data(self, stream: str) -> StreamData:
         """The stream of that name."""
         return next(data for data in self.streams if data.name == stream)

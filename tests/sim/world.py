@@ -18,19 +18,22 @@ import pyarrow as pa
 
 from node.codec import cut
 from node.core.effects import (
+    AppendBatch,
     BlamePeer,
     NoteIgnored,
     QueryState,
+    ReadLog,
     ReadSource,
     ReportQuery,
     RunOp,
     SetAside,
     StoreRows,
+    TrimLog,
 )
-from node.core.engine import Append, Engine, Find, Probe
-from node.core.events import DropRequested, ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.engine import Append, Engine, Question
+from node.core.events import BatchLogged, DropRequested, ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.link import LinkState
-from node.core.query_run import QueryRun
+from node.core.queries.waiting import Waiting
 from node.core.stream import LocalStream
 from node.core.ticks import TICK_END, TICK_MIN
 from node.engine.native import NativeEngine
@@ -45,9 +48,13 @@ from node.stack import (
     Stack,
     TimePassed,
 )
+from node.storage.disk_log import DiskLog
+from node.storage.memory_log import MemoryLog
+from node.storage.stream_logs import LogEffect, StreamLogs
 from planner.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
 from planner.model import StreamInfo, TimeUnit
 from planner.sql import parse_query
+from tests.sim.disk import SimulatedDisk
 from tests.sim.queries import QuerySpec
 from tests.sim.reference_engine import ReferenceEngine
 from tests.sim.replicas import ReplicaChecker
@@ -160,6 +167,11 @@ class World:
         self._sources: dict[str, SimSource] = {}
         self._engines: dict[str, Engine] = {}
         self._nodes: dict[str, Stack] = {}
+        self._disks: dict[str, SimulatedDisk] = {}
+        self._logs: dict[str, StreamLogs] = {}
+        #: When a site's storage is through with what it was asked; and by stream, up to which tick it is durable.
+        self._log_us: dict[str, int] = {}
+        self._durable: dict[str, int] = {}
         #: How often each site was started; what was under way in an earlier life comes to nothing.
         self._lives = dict.fromkeys(scenario.sites, 0)
         for site in scenario.sites:
@@ -178,13 +190,37 @@ class World:
         self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
         self._reads = 0
         #: Halves of copies that were another query's, by site, query and number.
-        self._shared: set[tuple[str, str, int]] = set()
+        self._shared: set[tuple[str, str, str]] = set()
         self._aside: dict[str, int] = {}
 
     def _start(self, site: str) -> None:
         self._lives[site] += 1
         self._engines[site] = ReferenceEngine() if self.scenario.reference_engine else NativeEngine()
+        self._logs[site] = StreamLogs(
+            {data.name: self._log(data) for data in self.scenario.streams if data.site == site}
+        )
+        self._log_us[site] = 0
         self._nodes[site] = self._node(site)
+
+    def _log(self, data: StreamData) -> DiskLog | MemoryLog:
+        """A stream's log as a daemon begins with it: what a crash left is recovered, and begun anew."""
+        if not self.scenario.disk:
+            return MemoryLog()
+        disk = self._disks.get(data.name)
+        if disk is None:
+            disk = self._disks[data.name] = SimulatedDisk(random.Random(f"{self.scenario.seed} {data.name}"))
+        else:
+            disk.crash()
+        log = DiskLog(disk)
+        found = log.recover()
+        durable = self._durable.get(data.name, TICK_MIN)
+        if self._lives[data.site] > 1 and durable > TICK_MIN and found.frontier < durable:
+            raise SimulationError(
+                f"the log of {data.name} lost ticks: {durable} were durable, {found.frontier} are there"
+            )
+        log.begin()
+        self._durable[data.name] = TICK_MIN
+        return log
 
     def _node(self, site: str) -> Stack:
         scenario = self.scenario
@@ -243,23 +279,18 @@ class World:
             # Nothing is read any more that could make its time come.
             self._call(waiting[0])
             return False
-        return not any(self._runs(site) for site in self._nodes)
-
-    def _runs(self, site: str) -> list[QueryRun]:
-        """Queries that run at a site, and those that are over but for copies that others use."""
-        node = self._nodes[site].site
-        return [*node.runs.values(), *node.sharing.lingering.values()]
+        return not any(node.site.runs or node.site.arrangements.in_use for node in self._nodes.values())
 
     def _check_nothing_is_left(self) -> None:
         for name, node in self._nodes.items():
             followed = [stream.info.name for stream in node.site.streams.values() if stream.followers]
             engine = self._engines[name]
-            if node.site.asking:
+            if any(isinstance(asker, Waiting) for asker in node.site.asking.values()):
                 raise SimulationError(f"{name} still waits for probes of a query that has ended")
-            if node.site.sharing.in_use:
-                raise SimulationError(f"{name} still thinks of copies that queries shared")
-            if followed or (isinstance(engine, ReferenceEngine) and engine.windows):
-                raise SimulationError(f"{name} still holds {followed} or windows of a query that has ended")
+            if node.site.waiting():
+                raise SimulationError(f"{name} still has walks under way: {[str(one) for one in node.site.waiting()]}")
+            if followed or (isinstance(engine, ReferenceEngine) and engine.tables):
+                raise SimulationError(f"{name} still holds {followed} or tables of a query that has ended")
 
     def _restart(self) -> None:
         assert self.scenario.restart is not None
@@ -331,7 +362,7 @@ class World:
         query.state, query.reason = report.state, report.reason
         if report.state is QueryState.RUNNING:
             run = self._nodes[site].site.runs.get(report.query_id)
-            query.first_tick = TICK_END if run is None else run._first_tick
+            query.first_tick = TICK_END if run is None else run.first_tick
             latest = max(self._retained_from(ref.stream) for ref in query.spec.refs)
             if query.first_tick > latest:
                 raise SimulationError(
@@ -441,11 +472,14 @@ class World:
             self._tell(f"{site} <- {_brief(inputs[0])}")
         self._perform(site, self._nodes[site].handle(inputs, self.now_us))
         if isinstance(inputs[0], FrameArrived):
-            self._shared |= {(site, *place) for place in self._nodes[site].site.sharing._hosts}
-            for run in self._runs(site):
-                self.replicas.check(site, run, self._engines[site])
+            self._shared |= {
+                (site, copy.query_id, copy.kind) for copy in self._nodes[site].site.copy_statuses() if copy.users
+            }
+            self.replicas.check(site, self._nodes[site].site, self._engines[site])
 
     def _perform(self, site: str, outputs: Iterable[Output]) -> None:  # noqa: C901
+        ops: list[RunOp] = []
+        logging: list[LogEffect] = []
         for output in outputs:
             match output:
                 case SendFrame():
@@ -458,7 +492,9 @@ class World:
                 case ReadSource():
                     self._read(site, output.stream)
                 case RunOp():
-                    self._run_op(site, output)
+                    ops.append(output)
+                case AppendBatch() | ReadLog() | TrimLog():
+                    logging.append(output)
                 case StoreRows():
                     self._store(site, output)
                 case SetAside():
@@ -470,6 +506,27 @@ class World:
                     self._count(output.reason)
                 case BlamePeer():
                     raise SimulationError(f"{site} blames {output.peer}: {output.reason}")
+        self._run_ops(site, ops)
+        if logging:
+            self._run_log(site, logging)
+
+    def _run_log(self, site: str, effects: list[LogEffect]) -> None:
+        """The storage is slow at times, but it does one thing after the other."""
+        done = max(self.now_us + self._delay(), self._log_us[site])
+        self._log_us[site] = done
+        life = self._lives[site]
+
+        def run() -> None:
+            if self._lives[site] != life:
+                return
+            events = self._logs[site].run(effects)
+            for event in events:
+                if isinstance(event, BatchLogged):
+                    self._durable[event.stream] = event.frontier
+            if events:
+                self._give(site, list[Input](events))
+
+        self._at(done - self.now_us, run)
 
     def _read(self, site: str, stream: str) -> None:
         source, tau_us = self._sources[stream], 1_000 * self.scenario.tau_ms
@@ -494,15 +551,17 @@ class World:
 
         self._at(delay_us, give)
 
-    def _run_op(self, site: str, effect: RunOp) -> None:
-        answers = self._engines[site].run([effect.op])
-        if isinstance(effect.op, Append):
-            self.replicas.appended(site, effect.op.window, effect.op.rows)
-        if isinstance(effect.op, Probe | Find):
-            # An engine is slow at times, but it answers in order.
-            answered = max(self.now_us + self._delay(), self._engine_us.get(site, 0))
-            self._engine_us[site] = answered
-            self._answer(site, answered - self.now_us, ProbeFinished(effect.op_id, answers[0]))
+    def _run_ops(self, site: str, effects: list[RunOp]) -> None:
+        """All of a turn together, as the daemon does; what an engine answers it answers in order."""
+        for effect, outcome in zip(effects, self._engines[site].run([effect.op for effect in effects]), strict=True):
+            if isinstance(outcome, Exception):
+                raise SimulationError(f"{site}: {type(effect.op).__name__} failed: {outcome}") from outcome
+            if isinstance(effect.op, Append):
+                self.replicas.appended(site, effect.op.table, effect.op.rows)
+            if isinstance(effect.op, Question):
+                answered = max(self.now_us + self._delay(), self._engine_us.get(site, 0))
+                self._engine_us[site] = answered
+                self._answer(site, answered - self.now_us, ProbeFinished(effect.op_id, outcome))
 
     def _store(self, site: str, effect: StoreRows) -> None:
         query, walk = self._query(effect.query_id), (effect.head, effect.span.first)

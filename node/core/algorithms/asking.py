@@ -102,7 +102,13 @@ class FindingDestination(Half):
             raise PeerProtocolError(f"query {message.query_id} requires keys to look for; got none")
         rows = empty_batch(step.carry_schema)
         walk = Walk(
-            message.query_id, self.lease.generation, message.head, message.span, message.sealed_at_us, message.step, rows
+            message.query_id,
+            self.lease.generation,
+            message.head,
+            message.span,
+            message.sealed_at_us,
+            message.step,
+            rows,
         )
         sought = Sought(keys, message.low_ts, message.high_ts, message.copy)
         cause = f"{arrangement.progress.name} to be sealed"
@@ -120,4 +126,3 @@ class FindingDestination(Half):
         cause = f"tuples with {sought.keys.num_rows} keys to be found"
         op_id = self._desk.ask(find, self.wait_for(waiting.walk, Stage.FIND, cause, sought))
         self.table.hold(op_id, low)
-

@@ -80,9 +80,7 @@ class Half:
         assert self._site.lease is not None
         return self._site.lease
 
-    def wait_for(
-        self, walk: Walk, stage: Stage, cause: str, detail: Asked | Sought | None = None
-    ) -> Waiting:
+    def wait_for(self, walk: Walk, stage: Stage, cause: str, detail: Asked | Sought | None = None) -> Waiting:
         """The walk as it waits in this half."""
         return Waiting(walk, stage, self._at_source, cause, self._desk.now_us(), detail)
 
@@ -120,4 +118,3 @@ class Half:
         reach = self.lease.reach
         where = None if reach.where is None or reach.filter == passed else reach.where
         return conjunction([term for term in (where, self._step.residual) if term is not None])
-

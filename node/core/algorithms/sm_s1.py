@@ -49,7 +49,9 @@ class Destination(FindingDestination):
         self._desk.check_times(message)
         owner = self._desk.reduced_owner(peer, message.copy)
         if owner is None:
-            raise PeerProtocolError(f"query {message.query_id} requires a reduced copy that is open; got {message.copy}")
+            raise PeerProtocolError(
+                f"query {message.query_id} requires a reduced copy that is open; got {message.copy}"
+            )
         # Of a count window the holder must have been told the times of all that it is sent.
         self.seek(message, owner if owner.spec.axis is ROWS_AXIS else self.table)
 

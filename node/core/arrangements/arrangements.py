@@ -1,4 +1,4 @@
-"""The one table of what a site keeps: tables of its own streams, copies that it holds, copies that others hold of it."""
+"""The one table of what a site keeps: rows of its own streams, copies that it holds, copies that others hold of it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ from node.core.view import SealedRows
 from node.core.work import FetchAnswer, Work
 from planner.copies import RunningCopy
 
+#: Whether the queries of a table have enough of it for now.
+IsFull = Callable[[RowTable], bool]
 #: What queries lease.
 Leased = RowTable | HeldCopy
 
@@ -112,11 +114,10 @@ class Arrangements:
             fed.woken += table.progress.release()
         return fed
 
-    def on_log_read(self, reader: int, batches: tuple[Batch, ...], now_us: int, full: Callable[[RowTable], bool]) -> Fed:
+    def on_log_read(self, reader: int, batches: tuple[Batch, ...], now_us: int, full: IsFull) -> Fed:
         """Batches out of a stream's log, for someone who is behind.
 
-        ``full`` tells of a table whether its queries have enough for now. Raises LogGapError if they are not those
-        that were to come.
+        Raises LogGapError if they are not those that were to come.
         """
         fed = Fed()
         found = self.readers.take(reader)
@@ -145,7 +146,7 @@ class Arrangements:
                 self.readers.begin(name, feed)
         return fed
 
-    def read_on(self, full: Callable[[RowTable], bool]) -> None:
+    def read_on(self, full: IsFull) -> None:
         """Go on reading for those who are behind and can take more."""
         for feed, stream in self.readers.paused:
             if not (isinstance(feed, RowTable) and full(feed)):

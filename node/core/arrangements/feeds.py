@@ -65,4 +65,3 @@ class LogReaders:
     @property
     def in_use(self) -> bool:
         return bool(self._reading or self._paused)
-

@@ -72,9 +72,7 @@ class HeldCopies:
                 break
         else:
             copy = self._open(wanted)
-            self._outbox.send(
-                copy.spec.owner, OpenCopy(query_id, copy.number, wanted.need, wanted.tick, copy.spec)
-            )
+            self._outbox.send(copy.spec.owner, OpenCopy(query_id, copy.number, wanted.need, wanted.tick, copy.spec))
         for lease in leases:
             copy.lease(lease)
         return copy

@@ -167,7 +167,9 @@ class MixedOwner(CountedCopy):
         return Fetched(self.number, encode_rows(with_times(positions, tuples)) if tuples.num_rows else b"")
 
     def status(self, keys: int = 0, nbytes: int = 0) -> CopyStatus:
-        own = self.counts.nbytes + self.ordinals.nbytes + self._sent.nbytes + self._born_at.nbytes + self._numbers.nbytes
+        own = (
+            self.counts.nbytes + self.ordinals.nbytes + self._sent.nbytes + self._born_at.nbytes + self._numbers.nbytes
+        )
         return super().status(len(self.counts.table), own)
 
 

@@ -50,7 +50,7 @@ class Reach:
         return ts // self.scale
 
     def times(self, ts: I64, include_ties: bool) -> tuple[I64, I64]:
-        """For rows at these times the range [low, high) of visible event times, of a count window without its low end."""
+        """For rows at these times the range [low, high) of visible event times; of a count window only its high end."""
         high = ts // self.scale + 1 if include_ties else -(-ts // self.scale)
         if self.length is None:
             return np.full(len(ts), _INT64_MIN, np.int64), high

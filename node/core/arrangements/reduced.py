@@ -40,7 +40,6 @@ from node.core.work import Work
 from planner.copies import RunningCopy
 
 
-
 class ReducedOwner(OwnedCopy):
     """Which tuples the holder has, by their numbers in the stream."""
 

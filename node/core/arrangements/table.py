@@ -1,4 +1,4 @@
-"""The rows of a local stream, or of a full copy of one, kept once for all queries, with an index for each choice of keys.
+"""The rows of a local stream, or of a full copy of one, kept once for all queries, with an index per choice of keys.
 
 Rows are known by their numbers, which rise with event time. So whatever a query's window is, what a row sees is a
 range of numbers, and queries with different windows, filters and select lists share one index.

@@ -13,10 +13,13 @@ from node.core.arrangements.reach import Reach
 from node.core.arrangements.reduced import ReducedHolder
 from node.core.arrangements.table import RowTable
 from node.core.messages import Start
-from node.core.queries.shape import CopyNeed, Shape, StepShape
+from node.core.queries.shape import CopyNeed, Shape, StepShape, needs
 from node.core.ticks import tick_start
 from planner.copies import copy_of
 from planner.model import Plan, PolicyName, TimeUnit
+
+#: What a step can look at.
+Looked = RowTable | ReducedHolder | MixedHolder | KeysHolder
 
 
 class QueryLeases:
@@ -60,7 +63,7 @@ class QueryLeases:
 
     def _lease_table(self, alias: str, table: RowTable) -> None:
         looked_by = {step.keys for step in self._shape.all_steps if self._looks_here(step, alias)}
-        for keys in sorted(looked_by) or [None]:
+        for keys in _each(looked_by):
             lease = self._lease(alias, keys)
             table.lease(lease)
             self._held.append((table, lease))
@@ -105,10 +108,8 @@ class QueryLeases:
 
     def _lease_copy(self, arrangements: Arrangements, need: CopyNeed, message: Start, tau_ms: int) -> None:
         query = self._plan.query
-        looked_by = {
-            step.keys for step in self._shape.all_steps if step.hop.alias == need.alias and self._shape.need_of(step) == need
-        }
-        leases = [self._lease(need.alias, keys) for keys in sorted(looked_by) or [None]]
+        looked_by = {step.keys for step in self._shape.all_steps if needs(step, need)}
+        leases = [self._lease(need.alias, keys) for keys in _each(looked_by)]
         for lease in leases:
             self._begin(lease, message)
         stream = query.ref(need.alias).stream
@@ -128,7 +129,7 @@ class QueryLeases:
 
     # -- looking ------------------------------------------------------------------------------
 
-    def window_of(self, step: StepShape) -> tuple[RowTable | ReducedHolder | MixedHolder | KeysHolder | None, Lease | None]:
+    def window_of(self, step: StepShape) -> tuple[Looked | None, Lease | None]:
         """What a step looks at here, under which lease: a copy at the carry's site, or the stream's own table."""
         need = self._shape.need_of(step)
         if need is not None and step.source == self._site:
@@ -180,3 +181,8 @@ class QueryLeases:
         for arrangement, lease in held:
             arrangements.release(lease.reach.stream, arrangement, lease)
         arrangements.owned.release(self._query_id)
+
+
+def _each(looked_by: set[tuple[str, ...]]) -> list[tuple[str, ...] | None]:
+    """One lease for each choice of keys; one without, where walks only start."""
+    return [*sorted(looked_by)] or [None]

@@ -121,9 +121,7 @@ class Participant:
         earliest = max((stream.earliest for stream in streams.values()), default=TICK_MIN)
         rtts = tuple((other, rtt) for other, rtt in sorted(self.rtt_us.items()) if other in plan.sites)
         frontiers = tuple((alias, stream.fed) for alias, stream in streams.items())
-        self._outbox.send(
-            peer, Prepared(message.query_id, earliest, min(origins, default=None), rtts, frontiers)
-        )
+        self._outbox.send(peer, Prepared(message.query_id, earliest, min(origins, default=None), rtts, frontiers))
 
     def _plan_of(self, peer: str, message: Prepare) -> Plan:
         """Bind the query text against the streams that home named, once ours are as home thinks."""

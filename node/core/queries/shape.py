@@ -127,9 +127,7 @@ def _head_steps(plan: Plan, head: str) -> tuple[StepShape, ...]:
         answer = pa.schema([field for field in full if field.name == TS or field.name in wanted])
         keys = tuple(map(str, link.carry_keys)), tuple(key.column for key in link.window_keys)
         number = len(shapes)
-        shapes.append(
-            StepShape(head, number, hop, source, stream.site, *keys, carry, ties, link.residual, answer)
-        )
+        shapes.append(StepShape(head, number, hop, source, stream.site, *keys, carry, ties, link.residual, answer))
         carry = answer
         source = hop.site
     return tuple(shapes)
@@ -157,4 +155,3 @@ def needs(step: StepShape, need: CopyNeed) -> bool:
     """Whether a step uses that copy."""
     same = (step.copy, step.hop.alias, step.source) == (need.kind, need.alias, need.holder)
     return same and (not need.kind.spec.keyed or step.keys == need.keys)
-

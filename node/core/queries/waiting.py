@@ -95,4 +95,3 @@ class Waiting:
 
     def __str__(self) -> str:
         return f"{self.walk}, {self.walk.rows.num_rows} rows: {self.stage} {self.cause}"
-
