@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -126,7 +126,7 @@ Change = OpenTable | OpenIndex | CloseIndex | Append | Expire | CloseTable
 Question = Probe | Find
 Op = Change | Question
 #: What became of an operation: the answer of a question, None for a change; or why it could not be done.
-Outcome = pa.RecordBatch | Exception | None
+Outcome: TypeAlias = pa.RecordBatch | Exception | None
 
 
 class Engine(Protocol):
