@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from node.core.effects import QueryState, ReadSource, ReportQuery, RunOp, StoreRows
-from node.core.engine import Engine, Find, Probe
+from node.core.engine import Engine
 from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
 from node.core.link import LinkState
@@ -245,10 +245,12 @@ class Sites:
 
     def _run_op(self, site: str, effect: RunOp) -> None:
         began = self._clock()
-        answers = self._engines[site].run([effect.op])
+        (outcome,) = self._engines[site].run([effect.op])
         self._used(site, engine=self._clock() - began)
-        if isinstance(effect.op, Probe | Find):
-            self._later(site, TURN_US, ProbeFinished(effect.op_id, answers[0]))
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome is not None:
+            self._later(site, TURN_US, ProbeFinished(effect.op_id, outcome))
 
 
 def _moments(chunks: Sequence[Chunk], tau_ms: int) -> list[int]:

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from bench.spark_join import start_session
-from bench.spark_ticks import KEY, carry_of, rows_of
-from node.core.engine import TS, Append, Expire, OpenWindow, Probe
+from bench.spark_ticks import KEY, answers_of, carry_of, probe_of, rows_of
+from node.core.engine import HIGH, LOW, POSITION, TS, Append, Expire, Op, OpenIndex, OpenTable
 from node.engine.native import NativeEngine
 
 
@@ -29,7 +29,7 @@ def write_streams(folder: Path, window: int, batch: int, ticks: int) -> list[int
     """Write both streams; the rows that each trigger must give, by the native engine."""
     random = np.random.default_rng(window)
     engine = NativeEngine()
-    engine.run([OpenWindow("w", rows_of(random, 0, 1, 1).schema, (KEY,))])
+    answers_of(engine.run([OpenTable("w", rows_of(random, 0, 1, 1).schema), OpenIndex("w", (KEY,))]))
     expected, now = [], 0
     for name in ("window", "carry"):
         (folder / name).mkdir(parents=True)
@@ -37,11 +37,12 @@ def write_streams(folder: Path, window: int, batch: int, ticks: int) -> list[int
         count = batch if number else window
         rows = rows_of(random, now, count, window)
         now += count
-        carry = carry_of(random, now, batch if number else 1, window)
-        _write(folder / "window" / f"{number:06}.parquet", rows, {TS: "ts", KEY: "key", "s.text": "text"})
-        _write(folder / "carry" / f"{number:06}.parquet", carry, {TS: "ts", "c.key": "key", "c.id": "id"})
-        probe = Probe("w", carry, ("c.key",), window, False)
-        (answer,) = engine.run([Append("w", rows), Expire("w", now - window), probe])
+        carry = carry_of(random, now, batch if number else 1, window, window)
+        asking = carry.drop_columns([LOW, HIGH])
+        _write(folder / "window" / f"{number:06}.parquet", rows, {POSITION: "ts"})
+        _write(folder / "carry" / f"{number:06}.parquet", asking, {TS: "ts", "c.key": "key", "c.id": "id"})
+        ops: list[Op] = [Append("w", rows), Expire("w", now - window), probe_of("w", carry)]
+        (answer,) = answers_of(engine.run(ops))
         expected.append(answer.num_rows)
     return expected
 

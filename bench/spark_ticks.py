@@ -16,9 +16,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from node.core.engine import TS, Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe
+from node.core.engine import (
+    HIGH,
+    LOW,
+    POSITION,
+    TS,
+    Append,
+    CloseTable,
+    Expire,
+    Find,
+    Op,
+    OpenIndex,
+    OpenTable,
+    Outcome,
+    Probe,
+)
 
-KEY = "s.key"
+KEY = "key"
+COLUMNS = (KEY, "a", "b", "text")
 TEXT_BYTES = 64
 #: Rows of one append while a window is filled.
 FILL_ROWS = 50_000
@@ -31,8 +46,8 @@ class BenchError(Exception):
 class Runs(Protocol):
     """As much of an engine as is measured."""
 
-    def run(self, ops: list[Op]) -> list[pa.RecordBatch]:
-        """Perform the operations; the answers of the questions among them."""
+    def run(self, ops: list[Op]) -> list[Outcome]:
+        """Perform the operations; for each of them what became of it."""
         ...
 
 
@@ -54,24 +69,45 @@ class Times:
 
 
 def rows_of(random: np.random.Generator, first: int, count: int, distinct: int) -> pa.RecordBatch:
-    """Rows of a stream: time, key, two numbers, text."""
+    """Rows of a stream: position, key, two numbers, text."""
     text = pa.py_buffer(random.integers(97, 123, TEXT_BYTES * count, dtype=np.uint8))
     ends = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * TEXT_BYTES)
     return pa.record_batch(
         {
-            TS: pa.array(np.arange(first, first + count)),
+            POSITION: pa.array(np.arange(first, first + count)),
             KEY: pa.array(random.integers(0, distinct, count)),
-            "s.a": pa.array(random.random(count)),
-            "s.b": pa.array(random.integers(0, 1000, count)),
-            "s.text": pa.Array.from_buffers(pa.string(), count, [None, ends, text]),
+            "a": pa.array(random.random(count)),
+            "b": pa.array(random.integers(0, 1000, count)),
+            "text": pa.Array.from_buffers(pa.string(), count, [None, ends, text]),
         }
     )
 
 
-def carry_of(random: np.random.Generator, now: int, count: int, distinct: int) -> pa.RecordBatch:
-    """Rows that ask what they match, all at one time."""
-    keys = pa.array(random.integers(0, distinct, count))
-    return pa.record_batch({TS: pa.array(np.full(count, now)), "c.key": keys, "c.id": pa.array(np.arange(count))})
+def carry_of(random: np.random.Generator, now: int, count: int, distinct: int, reach: int) -> pa.RecordBatch:
+    """Rows that ask what they match, all at one time, in the ``reach`` units before it."""
+    return pa.record_batch(
+        {
+            TS: pa.array(np.full(count, now)),
+            "c.key": pa.array(random.integers(0, distinct, count)),
+            "c.id": pa.array(np.arange(count)),
+            LOW: pa.array(np.full(count, now - reach)),
+            HIGH: pa.array(np.full(count, now)),
+        }
+    )
+
+
+def probe_of(table: str, carry: pa.RecordBatch) -> Probe:
+    """A probe that keeps everything."""
+    columns = (TS, "c.key", "c.id", *(f"s.{name}" for name in COLUMNS))
+    return Probe(table, (KEY,), carry, ("c.key",), "s", None, columns)
+
+
+def answers_of(outcomes: list[Outcome]) -> list[pa.RecordBatch]:
+    """The answers of the questions; whatever failed is raised."""
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+    return [outcome for outcome in outcomes if outcome is not None]
 
 
 class Workload:
@@ -84,7 +120,8 @@ class Workload:
         self._now = 0
         self._names = ("w", "v")[:windows]
         schema = rows_of(self._random, 0, 1, 1).schema
-        self._all([OpenWindow(name, schema, (KEY,)) for name in self._names])
+        for name in self._names:
+            self._all([OpenTable(name, schema), OpenIndex(name, (KEY,))])
 
     def fill(self) -> None:
         """Bring the windows to their size."""
@@ -93,22 +130,21 @@ class Workload:
             rows = [rows_of(self._random, self._now, count, self._window) for _ in self._names]
             self._now += count
             # A question makes sure that every append is where it belongs before the next comes.
-            nobody = carry_of(self._random, 0, 1, 1)
+            nobody = carry_of(self._random, 0, 1, 1, 0)
             appends = [Append(name, part) for name, part in zip(self._names, rows, strict=True)]
-            self._all([*appends, *(Probe(name, nobody, ("c.key",), 0, False) for name in self._names)])
+            self._all([*appends, *(probe_of(name, nobody) for name in self._names)])
 
     def close(self) -> None:
         """Give the windows back."""
-        nobody = carry_of(self._random, 0, 1, 1)
-        self._all([Probe("w", nobody, ("c.key",), 0, False), *(CloseWindow(name) for name in self._names)])
+        nobody = carry_of(self._random, 0, 1, 1, 0)
+        self._all([probe_of("w", nobody), *(CloseTable(name) for name in self._names)])
 
     def tick(self, batch: int) -> list[Op]:
         """The operations of the next tick on one window."""
         rows = rows_of(self._random, self._now, batch, self._window)
         self._now += batch
-        carry = carry_of(self._random, self._now, batch, self._window)
-        probe = Probe("w", carry, ("c.key",), self._window, False)
-        return [Append("w", rows), Expire("w", self._now - self._window), probe]
+        carry = carry_of(self._random, self._now, batch, self._window, self._window)
+        return [Append("w", rows), Expire("w", self._now - self._window), probe_of("w", carry)]
 
     def tick_of_six(self, batch: int) -> list[Op]:
         """The operations of the next tick on both windows."""
@@ -118,10 +154,10 @@ class Workload:
         for name, rows in zip(self._names, fresh, strict=True):
             ops += [Append(name, rows), Expire(name, self._now - self._window)]
         for name in self._names:
-            carry = carry_of(self._random, self._now, batch, self._window)
+            carry = carry_of(self._random, self._now, batch, self._window, self._window)
             wanted = pa.record_batch({"key": pa.array(np.unique(np.asarray(carry["c.key"])))})
-            ops.append(Probe(name, carry, ("c.key",), self._window, False))
-            ops.append(Find(name, wanted, self._now - batch, self._now))
+            ops.append(probe_of(name, carry))
+            ops.append(Find(name, (KEY,), wanted, self._now - batch, self._now, "s", None, COLUMNS))
         return ops
 
     def measure(self, next_tick: Callable[[int], list[Op]], batch: int, ticks: int, settle: int) -> dict[str, Times]:
@@ -138,7 +174,7 @@ class Workload:
             for system in self._systems[first:] + self._systems[:first]:
                 floor = None if system.empty_job is None else timed_ms(system.empty_job)
                 began = time.perf_counter()
-                answers = system.engine.run(ops)
+                answers = answers_of(system.engine.run(ops))
                 took = 1e3 * (time.perf_counter() - began)
                 found[system.name] = fingerprint(answers)
                 if number >= settle:
@@ -149,7 +185,7 @@ class Workload:
 
     def _all(self, ops: list[Op]) -> None:
         for system in self._systems:
-            system.engine.run(ops)
+            answers_of(system.engine.run(ops))
 
 
 def timed_ms(work: Callable[[], None]) -> float:

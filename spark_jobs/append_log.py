@@ -1,8 +1,8 @@
-"""What was appended to a window and is not expired, on the site's disk: the truth of which workers hold copies.
+"""What was appended to a store and is not expired, on the site's disk: the truth of which workers hold copies.
 
 Every partition has its own segments, so that a worker that lost its part, or never had it, is sent that part
 alone. An entry has the number of the job that brought it. Appending costs what is appended, forgetting costs the
-files that are removed. No file stays open, so the number of windows is not bounded by that of open files. The log
+files that are removed. No file stays open, so the number of stores is not bounded by that of open files. The log
 does not outlive the daemon and is not synced: it is there for the death of a worker, an executor or the JVM.
 
 One thread writes. Others may read at the same time what was there when they began, unless it is forgotten meanwhile.
@@ -35,7 +35,7 @@ class _Segment:
 
 
 class PartitionLog:
-    """The appends of one window to one partition."""
+    """The appends of one store to one partition."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -108,8 +108,8 @@ def _read(path: Path, size: int, after: int, through: int) -> Iterator[bytes]:
                 file.seek(length, os.SEEK_CUR)
 
 
-class WindowLog:
-    """The appends of one window, partition by partition."""
+class StoreLog:
+    """The appends of one store, partition by partition."""
 
     def __init__(self, folder: Path, partitions: int) -> None:
         self._folder = folder
@@ -129,5 +129,5 @@ class WindowLog:
             log.forget(before)
 
     def remove(self) -> None:
-        """The window is gone."""
+        """The store is gone."""
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The Spark engine: windows live in Spark's executors, and everything a site's engine has to do at a time is one job.
+"""The Spark engine: tables live in Spark's executors, and everything a site's engine has to do at a time is one job.
 
 The daemon keeps what it needs to split rows by key and to bring a worker up to date: schemas, bounds, and the
 log of appends on disk. Operations without a question wait for the next job that has one: they change nothing that
@@ -10,7 +10,6 @@ it counts as done: whoever worked on it, or still does, has the right state, and
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
@@ -23,26 +22,29 @@ import pyarrow as pa
 
 from node.core import keycodes
 from node.core.engine import (
-    KEY,
-    TS,
+    POSITION,
     Append,
-    CloseWindow,
+    Change,
+    CloseIndex,
+    CloseTable,
     Expire,
-    Find,
     Op,
-    OpenWindow,
+    OpenIndex,
+    OpenTable,
     Outcome,
     Probe,
-    answer_schema,
+    Question,
+    find_schema,
+    probe_schema,
 )
-from node.core.hashing import I64
 from node.engine import checks
-from spark_jobs.append_log import WindowLog
+from spark_jobs.append_log import StoreLog
 from spark_jobs.exchange import NOTHING, Exchange, Job
 from spark_jobs.packing import Message, pack_rows, without_rows
-from spark_jobs.partitions import picked, split_by_key, split_evenly
+from spark_jobs.partitions import picked, split_by_key, split_table
 from spark_jobs.process import SparkDiedError, SparkError, SparkProcess
-from spark_jobs.turn import Asked, Turn, WindowParts
+from spark_jobs.stores import CHUNK_BYTES, LEAST, Keys, SplitTable, Store
+from spark_jobs.turn import Asked, Turn
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +54,7 @@ PENDING_BYTES_MAX = 32 << 20
 WARM_EVERY_S = 30.0
 #: A job that fails this often in a row fails for a reason that will not go away.
 TRIES = 3
-_CATCH_UP_BYTES = 4 << 20
 _CLOSE_GRACE_S = 5.0
-_LEAST = -(2**63)
 
 
 class SparkEngine:
@@ -65,9 +65,9 @@ class SparkEngine:
         self._process = process
         self._folder = folder
         self._partitions = partitions
-        self._windows: dict[str, WindowParts] = {}
-        #: Those that a partition may still have: also the ones that the job under way closes.
-        self._known: dict[str, WindowParts] = {}
+        self._tables: dict[str, SplitTable] = {}
+        #: The stores that a partition may still have: also the ones that the job under way closes.
+        self._known: dict[str, Store] = {}
         self._turn = Turn(partitions)
         self._job = NOTHING + 1
         self._opened = 0
@@ -80,22 +80,15 @@ class SparkEngine:
         process.serve_jobs(self._exchange.address, self._exchange.secret, partitions)
         threading.Thread(target=self._keep_warm, name="spark-warm", daemon=True).start()
 
-    def run(self, ops: Sequence[Op]) -> list[pa.RecordBatch]:
-        """Perform the operations in order; the answers of the probes and finds among them, in order."""
-        (outcome,) = self.run_all([ops])
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    def run_all(self, groups: Sequence[Sequence[Op]]) -> list[Outcome]:
-        """The same for several groups, in one job; each fails alone."""
+    def run(self, ops: Sequence[Op]) -> list[Outcome]:
+        """Perform the operations, in one job if there is a question; for each of them what became of it."""
         with self._lock:
             turn = self._turn
-            taken = [self._take_group(turn, ops) for ops in groups]
+            taken = [self._take(turn, op) for op in ops]
             failed: dict[int, Exception] = {}
             if turn.asking or turn.nbytes >= PENDING_BYTES_MAX:
                 failed = self._perform(turn)
-        return [error or failed.get(group) or _answers(questions) for group, questions, error in taken]
+        return [failed.get(each.number) or _whole(each) if isinstance(each, Asked) else each for each in taken]
 
     def flush(self) -> None:
         """Bring the workers what waits for a question."""
@@ -103,13 +96,14 @@ class SparkEngine:
             if not self._turn.empty:
                 self._perform(self._turn)
 
-    def rows(self, window: str) -> int:
-        """Live rows of a window, as of the last job."""
-        return self._window("rows", window).total[0]
+    def rows(self, table: str) -> int:
+        """Live rows of a table, as of the last job."""
+        # Every store has them all; one that is new may not have told yet.
+        return max((store.total[0] for store in self._stores_of("rows", table)), default=0)
 
-    def nbytes(self, window: str) -> int:
-        """Bytes that a window takes in Spark's workers, as of the last job."""
-        return self._window("nbytes", window).total[1]
+    def nbytes(self, table: str) -> int:
+        """Bytes that a table takes in Spark's workers, as of the last job."""
+        return sum(store.total[1] for store in self._stores_of("nbytes", table))
 
     def close(self) -> None:
         """Let go of the workers, and of the log. Spark itself is stopped by whoever started it."""
@@ -117,127 +111,136 @@ class SparkEngine:
         self._exchange.close()
         # A job that is under way ends now, because its workers are gone; unless Spark itself hangs.
         held = self._lock.acquire(timeout=_CLOSE_GRACE_S)
-        for window in list(self._known.values()):
-            window.log.remove()
+        for store in list(self._known.values()):
+            store.log.remove()
         if held:
             self._lock.release()
 
     # --- putting a job together
 
-    def _window(self, who: str, name: str) -> WindowParts:
-        window = self._windows.get(name)
-        if window is None:
-            raise ValueError(f"{who}: an open window required, got {name!r}; open are {sorted(self._windows)}")
-        return window
+    def _table(self, who: str, name: str) -> SplitTable:
+        table = self._tables.get(name)
+        if table is None:
+            raise ValueError(f"{who}: an open table required, got {name!r}; open are {sorted(self._tables)}")
+        return table
 
-    def _whole_window(self, who: str, name: str) -> WindowParts:
-        window = self._window(who, name)
-        if window.broken is not None:
-            raise SparkError(f"{who}: window {name!r} must have all its rows; it lacks some: {window.broken}")
-        return window
+    def _whole_table(self, who: str, name: str) -> SplitTable:
+        table = self._table(who, name)
+        if table.broken is not None:
+            raise SparkError(f"{who}: table {name!r} must have all its rows; it lacks some: {table.broken}")
+        return table
 
-    def _take_group(self, turn: Turn, ops: Sequence[Op]) -> tuple[int, list[Asked], Exception | None]:
-        """Its number, its questions, and why it ended early, if it did."""
-        group, questions = turn.new_group(), []
+    def _stores_of(self, who: str, name: str) -> list[Store]:
+        # At once, because another thread may open and close some.
+        return list(self._table(who, name).stores.values())
+
+    def _take(self, turn: Turn, op: Op) -> Asked | Exception | None:
+        """Put an operation into the turn: the question that it is, or why it is refused."""
         try:
-            for op in ops:
-                asked = self._take(turn, group, op)
-                if asked is not None:
-                    questions.append(asked)
-        except Exception as error:  # whatever it is, other groups go on
-            return group, questions, error
-        return group, questions, None
-
-    def _take(self, turn: Turn, group: int, op: Op) -> Asked | None:
-        match op:
-            case OpenWindow():
-                self._open(turn, group, op)
-            case Append():
-                self._append(turn, group, op)
-            case Expire():
-                window = self._window("expire", op.window)
-                turn.expired[window.uid] = max(turn.expired.get(window.uid, _LEAST), op.before_ts)
-                turn.tell_all(group, without_rows(op, window.uid))
-            case CloseWindow():
-                window = self._window("close", op.window)
-                del self._windows[op.window]
-                turn.closed.append(window)
-                turn.tell_all(group, without_rows(op, window.uid))
-            case Probe():
-                return self._probe(turn, group, op)
-            case Find():
-                return self._find(turn, group, op)
+            if isinstance(op, Question):
+                return self._ask(turn, op)
+            self._change(turn, op)
+        except Exception as error:  # whatever it is, other operations go on
+            return error
         return None
 
-    def _open(self, turn: Turn, group: int, op: OpenWindow) -> None:
-        if op.window in self._windows:
-            raise ValueError(f"open: a new name required, got {op.window!r}, which is open")
-        checks.check_open(op)
+    def _change(self, turn: Turn, op: Change) -> None:
+        match op:
+            case OpenTable():
+                if op.table in self._tables:
+                    raise ValueError(f"open: a new name required, got {op.table!r}, which is open")
+                checks.check_table(op)
+                self._tables[op.table] = SplitTable(op.schema)
+            case OpenIndex():
+                self._open_index(turn, op)
+            case CloseIndex():
+                table = self._table("close index", op.table)
+                checks.check_opened("close index", op.table, op.keys, table.indexes)
+                del table.indexes[op.keys]
+                _close_unused(turn, table)
+            case Append():
+                self._append(turn, op)
+            case Expire():
+                table = self._table("expire", op.table)
+                table.before = max(table.before, op.before)
+                for store in table.stores.values():
+                    turn.expire(store, op.before)
+            case CloseTable():
+                for store in self._stores_of("close", op.table):
+                    turn.close(store)
+                del self._tables[op.table]
+
+    def _open_index(self, turn: Turn, op: OpenIndex) -> None:
+        table = self._whole_table("open index", op.table)
+        checks.check_index(op, table.schema, table.indexes)
+        if op.keys not in table.stores:
+            others = list(table.stores.values())
+            made = self._new_store(turn, table, op.keys)
+            for rows in others[0].chunks(self._job) if others else ():
+                self._put(turn, table, made, rows)
+        table.indexes[op.keys] = None
+        _close_unused(turn, table)
+
+    def _new_store(self, turn: Turn, table: SplitTable, keys: Keys) -> Store:
         self._opened += 1
         uid = str(self._opened)
-        bare = dataclasses.replace(op, window=uid)
-        window_log = WindowLog(self._folder / f"window-{uid}", self._partitions)
-        self._windows[op.window] = self._known[uid] = WindowParts(uid, bare, window_log, self._job, _LEAST)
-        turn.tell_all(group, bare)
+        opening = OpenTable(uid, table.schema), OpenIndex(uid, keys)
+        store_log = StoreLog(self._folder / f"store-{uid}", self._partitions)
+        store = table.stores[keys] = self._known[uid] = Store(uid, keys, opening, store_log, self._job)
+        turn.open(store)
+        if table.before > LEAST:
+            turn.expire(store, table.before)
+        return store
 
-    def _append(self, turn: Turn, group: int, op: Append) -> None:
-        window = self._whole_window("append", op.window)
-        checks.check_append(op.window, window.op.schema, op.rows)
-        bare = without_rows(op, window.uid)
-        parts = [
-            (number, picked(op.rows, places))
-            for number, places in enumerate(self._split_window(window.op, op.rows))
-            if len(places)
-        ]
-        packed = [(number, int(keycodes.integers(rows.column(TS)).max()), pack_rows(rows)) for number, rows in parts]
-        for number, newest, body in packed:
+    def _append(self, turn: Turn, op: Append) -> None:
+        table = self._whole_table("append", op.table)
+        checks.check_append(op.table, table.schema, op.rows)
+        if not table.stores:
+            self._new_store(turn, table, ())
+        for store in table.stores.values():
+            self._put(turn, table, store, op.rows)
+
+    def _put(self, turn: Turn, table: SplitTable, store: Store, rows: pa.RecordBatch) -> None:
+        """Append rows to a store: to the log, and to what its partitions are told."""
+        for number, places in enumerate(split_table(rows, store.keys, self._partitions)):
+            if not len(places):
+                continue
+            part = picked(rows, places)
+            newest, body = int(keycodes.integers(part.column(POSITION)).max()), pack_rows(part)
             try:
-                window.log.partitions[number].append(self._job, newest, body)
+                store.log.partitions[number].append(self._job, newest, body)
             except OSError as error:
                 # A part of the rows is there. Nobody shall take it for all of them.
-                window.broken = f"the log of appends could not be written: {error}"
+                table.broken = f"the log of appends could not be written: {error}"
                 raise
-            turn.tell(number, group, bare, body)
+            turn.append(number, store, body)
 
-    def _split_window(self, window: OpenWindow, rows: pa.RecordBatch) -> list[I64]:
-        if not rows.num_rows:
-            return []
-        if not window.keys:
-            return split_evenly(rows, self._partitions)
-        return split_by_key([rows.column(name) for name in window.keys], self._partitions)
-
-    def _probe(self, turn: Turn, group: int, op: Probe) -> Asked:
-        window = self._whole_window("probe", op.window)
-        checks.check_probe(op, window.op.schema, window.op.keys)
-        asked = Asked(group, answer_schema(op, window.op.schema))
-        if not op.rows.num_rows:
-            split: list[I64] = []
-        elif window.op.keys:
-            split = split_by_key([op.rows.column(name) for name in op.carry_keys], self._partitions)
+    def _ask(self, turn: Turn, op: Question) -> Asked:
+        who = "probe" if isinstance(op, Probe) else "find"
+        table = self._whole_table(who, op.table)
+        checks.check_opened(who, op.table, op.keys, table.indexes)
+        checks.check_question(op, table.schema)
+        if isinstance(op, Probe):
+            schema, rows = probe_schema(op, table.schema), op.rows
+            columns = [rows.column(name) for name in op.carry_keys]
         else:
-            split = [np.arange(op.rows.num_rows)] * self._partitions
-        turn.ask(without_rows(op, window.uid), op.rows, split, asked)
-        return asked
-
-    def _find(self, turn: Turn, group: int, op: Find) -> Asked:
-        window = self._whole_window("find", op.window)
-        checks.check_find(op, window.op.schema, window.op.keys)
-        asked = Asked(group, pa.schema([*window.op.schema, pa.field(KEY, pa.int64())]), is_find=True)
-        split = split_by_key(op.keys.columns, self._partitions) if op.keys.num_rows else []
-        turn.ask(without_rows(op, window.uid), op.keys, split, asked)
-        return asked
+            schema, rows, columns = find_schema(op, table.schema), op.wanted, op.wanted.columns
+        # Without keys, every partition has something to say to every row.
+        everywhere = [np.arange(rows.num_rows)] * self._partitions
+        split = split_by_key(columns, self._partitions) if columns else everywhere
+        return turn.ask(without_rows(op, table.stores[op.keys].uid), schema, rows, split)
 
     # --- running it
 
     def _perform(self, turn: Turn) -> dict[int, Exception]:
-        """Run the job; the groups that failed, with the reasons."""
+        """Run the job; the questions that failed, with the reasons."""
         failed: dict[int, Exception] = {}
         try:
             job = Job(self._job, turn.work(), _CatchUp(self._job, list(self._known.values()), self.catch_ups))
             self._run_job(job)
             for partition, answer in sorted(job.answers.items()):
                 reasons, sizes = turn.sort(partition, answer)
-                failed |= {group: RuntimeError(reason) for group, reason in reasons.items()}
+                failed |= {number: RuntimeError(reason) for number, reason in reasons.items()}
                 for uid, size in sizes.items():
                     self._known[uid].note(partition, size)
         except Exception as error:
@@ -249,12 +252,12 @@ class SparkEngine:
     def _advance(self, turn: Turn) -> None:
         """The job is over: nobody will ask for the state before it again."""
         for uid, before in turn.expired.items():
-            window = self._known[uid]
-            window.before = max(window.before, before)
-            window.log.forget(window.before)
-        for window in turn.closed:
-            del self._known[window.uid]
-            window.log.remove()
+            store = self._known[uid]
+            store.before = max(store.before, before)
+            store.log.forget(store.before)
+        for store in turn.closed:
+            del self._known[store.uid]
+            store.log.remove()
         self._job += 1
         self._turn = Turn(self._partitions)
         self._last_s = time.monotonic()
@@ -283,7 +286,7 @@ class SparkEngine:
         try:
             self._process.run_job()
         except SparkDiedError as error:
-            log.warning("%s; it is started again, and windows are rebuilt from the log", error)
+            log.warning("%s; it is started again, and tables are rebuilt from the log", error)
             self._process.restart()
             return error
         except SparkError as error:
@@ -301,33 +304,39 @@ class SparkEngine:
 class _CatchUp:
     """What a worker needs that has the state of a partition after some earlier job. Read by other threads."""
 
-    def __init__(self, job: int, known: Sequence[WindowParts], counts: Counter[str]) -> None:
+    def __init__(self, job: int, known: Sequence[Store], counts: Counter[str]) -> None:
         self._through = job - 1
-        # As it was when the job began: the windows go on, and somebody may be late.
-        self._windows = [(window, window.before) for window in known if window.opened < job]
+        # As it was when the job began: the stores go on, and somebody may be late.
+        self._stores = [(store, store.before) for store in known if store.opened < job]
         self._counts = counts
 
     def __call__(self, partition: int, after: int) -> Iterator[Message]:
         if after == self._through:
             return
         self._counts["rebuilt" if after == NOTHING else "behind"] += 1
-        yield Message(("windows", [window.op for window, _ in self._windows]))
-        for window, _ in self._windows:
+        yield Message(("stores", [store.opening for store, _ in self._stores]))
+        for store, _ in self._stores:
             bodies: list[bytes] = []
             size = 0
-            for entry in window.log.partitions[partition].entries(after, self._through):
+            for entry in store.log.partitions[partition].entries(after, self._through):
                 bodies.append(entry)
                 size += len(entry)
-                if size >= _CATCH_UP_BYTES:
-                    yield Message(("rows", window.uid), bodies)
+                if size >= CHUNK_BYTES:
+                    yield Message(("rows", store.uid), bodies)
                     bodies, size = [], 0
             if bodies:
-                yield Message(("rows", window.uid), bodies)
-        yield Message(("expired", [(window.uid, before) for window, before in self._windows]))
+                yield Message(("rows", store.uid), bodies)
+        yield Message(("expired", [(store.uid, before) for store, before in self._stores]))
 
 
-def _answers(questions: Sequence[Asked]) -> Outcome:
+def _close_unused(turn: Turn, table: SplitTable) -> None:
+    for store in table.unused:
+        del table.stores[store.keys]
+        turn.close(store)
+
+
+def _whole(asked: Asked) -> Outcome:
     try:
-        return [asked.whole() for asked in questions]
+        return asked.whole()
     except Exception as error:  # too much for one batch, for instance
         return error

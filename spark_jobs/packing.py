@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from node.core.engine import Append, CloseWindow, Expire, Find, Op, OpenWindow, Probe
+from node.core.engine import Append, Find, Op, Probe
 from spark_jobs.channel import Body
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """An operation of a job. What fails together has the same group."""
+    """An operation of a job. Questions have a number of their own, by which they are answered; changes need none."""
 
-    group: int
+    number: int
     op: Op
 
 
@@ -42,27 +42,31 @@ def unpack_rows(body: Body) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
+def together(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    """The batches as one, if there is any, and if Arrow can do that for their types."""
+    try:
+        return [pa.concat_batches(batches)] if batches else []
+    except pa.ArrowNotImplementedError:
+        return batches
+
+
 def pack_ops(ops: Sequence[tuple[Numbered, memoryview | None]]) -> Message:
     """Operations; those with rows come without them, with their packed rows beside."""
-    head = [(numbered.group, numbered.op, rows is not None) for numbered, rows in ops]
+    head = [(numbered.number, numbered.op, rows is not None) for numbered, rows in ops]
     return Message(head, [rows for _, rows in ops if rows is not None])
 
 
 def unpack_ops(head: Sequence[tuple[int, Op, bool]], bodies: Sequence[Body]) -> list[Numbered]:
     """What ``pack_ops`` packed, whole again."""
     remaining = iter(bodies)
-    return [Numbered(group, with_rows(op, unpack_rows(next(remaining))) if rows else op) for group, op, rows in head]
+    return [Numbered(number, with_rows(op, unpack_rows(next(remaining))) if rows else op) for number, op, rows in head]
 
 
-def without_rows(op: Op, window: str) -> Op:
-    """The operation on a window of another name, without the rows that it brings."""
-    match op:
-        case Append() | Probe():
-            return dataclasses.replace(op, window=window, rows=None)
-        case Find():
-            return dataclasses.replace(op, window=window, keys=None)
-        case OpenWindow() | Expire() | CloseWindow():
-            return dataclasses.replace(op, window=window)
+def without_rows(op: Probe | Find, table: str) -> Op:
+    """The operation on a table of another name, without the rows that it brings."""
+    if isinstance(op, Find):
+        return dataclasses.replace(op, table=table, wanted=None)
+    return dataclasses.replace(op, table=table, rows=None)
 
 
 def with_rows(op: Op, rows: pa.RecordBatch) -> Op:
@@ -71,6 +75,6 @@ def with_rows(op: Op, rows: pa.RecordBatch) -> Op:
         case Append() | Probe():
             return dataclasses.replace(op, rows=rows)
         case Find():
-            return dataclasses.replace(op, keys=rows)
+            return dataclasses.replace(op, wanted=rows)
         case _:
             raise ValueError(f"{type(op).__name__} brings no rows")

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from node.core import keycodes
-from node.core.engine import Op, OpenWindow
+from node.core.engine import Append, CloseTable, Expire, Find, Op
 from node.core.hashing import I64
-from spark_jobs.append_log import WindowLog
 from spark_jobs.exchange import Answer
 from spark_jobs.packing import Message, Numbered, pack_ops, pack_rows, unpack_rows
 from spark_jobs.partitions import picked
-
-
-@dataclass(slots=True)
-class WindowParts:
-    """What the daemon knows of a window."""
-
-    uid: str
-    #: As the workers know it.
-    op: OpenWindow
-    log: WindowLog
-    #: The job that opens it.
-    opened: int
-    #: What is before it is expired, as of the last job.
-    before: int
-    #: Rows and bytes in each partition, as of the last job, and all together.
-    sizes: dict[int, tuple[int, int]] = field(default_factory=dict)
-    total: tuple[int, int] = (0, 0)
-    #: Why nobody may ask it any more, if so.
-    broken: str | None = None
-
-    def note(self, partition: int, size: tuple[int, int]) -> None:
-        """Take the size of a partition; others may read the total meanwhile."""
-        self.sizes[partition] = size
-        self.total = sum(rows for rows, _ in self.sizes.values()), sum(nbytes for _, nbytes in self.sizes.values())
+from spark_jobs.stores import LEAST, Store
 
 
 @dataclass(slots=True)
 class Asked:
     """A question, and what of its rows went where."""
 
-    group: int
+    number: int
     schema: pa.Schema
     is_find: bool = False
     #: Which of its rows each partition was asked for.
@@ -66,13 +41,11 @@ class Turn:
 
     def __init__(self, partitions: int) -> None:
         self._ops: list[list[tuple[Numbered, memoryview | None]]] = [[] for _ in range(partitions)]
-        #: For each partition and group the questions it was sent, in order.
-        self._sent: list[defaultdict[int, deque[Asked]]] = [defaultdict(deque) for _ in range(partitions)]
-        self._groups = 0
+        #: Questions that wait for an answer of Spark, by their numbers.
+        self.asking: dict[int, Asked] = {}
+        self._asked = 0
         self.expired: dict[str, int] = {}
-        self.closed: list[WindowParts] = []
-        #: Groups that wait for an answer of Spark.
-        self.asking: set[int] = set()
+        self.closed: list[Store] = []
         #: Bytes of rows that wait.
         self.nbytes = 0
 
@@ -81,44 +54,56 @@ class Turn:
         """Whether there is nothing to do."""
         return not any(self._ops)
 
-    def new_group(self) -> int:
-        """A number for operations that fail together."""
-        self._groups += 1
-        return self._groups
+    def open(self, store: Store) -> None:
+        """A store that is new."""
+        for op in store.opening:
+            self._tell_all(op)
 
-    def tell_all(self, group: int, bare: Op) -> None:
-        """An operation without rows, for every partition."""
-        for ops in self._ops:
-            ops.append((Numbered(group, bare), None))
+    def expire(self, store: Store, before: int) -> None:
+        """What a store may forget."""
+        self.expired[store.uid] = max(self.expired.get(store.uid, LEAST), before)
+        self._tell_all(Expire(store.uid, before))
 
-    def tell(self, partition: int, group: int, bare: Op, packed: memoryview) -> None:
-        """An operation with rows, for one partition."""
-        self._ops[partition].append((Numbered(group, bare), packed))
-        self.nbytes += len(packed)
+    def close(self, store: Store) -> None:
+        """A store that nobody needs any more."""
+        self.closed.append(store)
+        self._tell_all(CloseTable(store.uid))
 
-    def ask(self, bare: Op, rows: pa.RecordBatch, split: Sequence[I64], asked: Asked) -> None:
+    def append(self, partition: int, store: Store, packed: memoryview) -> None:
+        """Rows for one partition."""
+        self._tell(partition, Numbered(0, Append(store.uid, None)), packed)
+
+    def ask(self, bare: Op, schema: pa.Schema, rows: pa.RecordBatch, split: Sequence[I64]) -> Asked:
         """A question with its rows, for the partitions that may know."""
+        self._asked += 1
+        asked = Asked(self._asked, schema, isinstance(bare, Find))
         packed = {number: pack_rows(picked(rows, places)) for number, places in enumerate(split) if len(places)}
-        for number, body in packed.items():
-            self.asking.add(asked.group)
-            asked.places[number] = split[number]
-            self._sent[number][asked.group].append(asked)
-            self.tell(number, asked.group, bare, body)
+        for partition, body in packed.items():
+            self.asking[asked.number] = asked
+            asked.places[partition] = split[partition]
+            self._tell(partition, Numbered(asked.number, bare), body)
+        return asked
 
     def work(self) -> list[Message]:
         """What each partition has to do."""
         return [pack_ops(ops) for ops in self._ops]
 
     def sort(self, partition: int, answer: Answer) -> tuple[dict[int, str], dict[str, tuple[int, int]]]:
-        """Give the questions their answers; the groups that failed, with reasons, and the sizes of windows."""
-        (head, failed, sizes), bodies = answer
-        remaining = iter(bodies)
-        for group, count in head:
-            for _ in range(count):
-                asked = self._sent[partition][group].popleft()
-                rows = unpack_rows(next(remaining))
-                asked.answers[partition] = _renumbered(rows, asked.places[partition]) if asked.is_find else rows
+        """Give the questions their answers; those that failed, with reasons, and the sizes of stores."""
+        (numbers, failed, sizes), bodies = answer
+        for number, body in zip(numbers, bodies, strict=True):
+            asked = self.asking[number]
+            rows = unpack_rows(body)
+            asked.answers[partition] = _renumbered(rows, asked.places[partition]) if asked.is_find else rows
         return failed, sizes
+
+    def _tell_all(self, op: Op) -> None:
+        for ops in self._ops:
+            ops.append((Numbered(0, op), None))
+
+    def _tell(self, partition: int, numbered: Numbered, packed: memoryview) -> None:
+        self._ops[partition].append((numbered, packed))
+        self.nbytes += len(packed)
 
 
 def _renumbered(rows: pa.RecordBatch, places: I64) -> pa.RecordBatch:

@@ -6,18 +6,17 @@ the next one. It is a copy of what the log says, never the only one.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from node.core.engine import Append, CloseWindow, Expire, Op, OpenWindow, Question
+from node.core.engine import Append, CloseTable, Expire, Op, OpenIndex, OpenTable, Outcome, Question
 from node.engine.native import NativeEngine
 from spark_jobs.channel import Address, Channel, connect
 from spark_jobs.exchange import NOTHING, WORK
-from spark_jobs.packing import Message, Numbered, pack_rows, unpack_ops, unpack_rows
+from spark_jobs.packing import Message, Numbered, pack_rows, together, unpack_ops, unpack_rows
 
 #: A copy that was not asked for in so many jobs belongs to somebody else now, and takes memory for nothing.
 STALE_JOBS = 32
@@ -25,18 +24,18 @@ STALE_JOBS = 32
 
 @dataclass(slots=True)
 class Partition:
-    """One partition of all windows, as it is after some job."""
+    """One partition of all stores, as it is after some job."""
 
     job: int = NOTHING
     engine: NativeEngine = field(default_factory=NativeEngine)
-    windows: set[str] = field(default_factory=set)
-    #: Windows that lack something, and why. Whoever asks them is told.
+    stores: set[str] = field(default_factory=set)
+    #: Stores that lack something, and why. Whoever asks them is told.
     broken: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Copies:
-    """What this process holds of one engine's windows."""
+    """What this process holds of one engine's stores."""
 
     owner: tuple[Address, int]
     channel: Channel
@@ -103,96 +102,69 @@ def _take_one(copies: _Copies) -> int:
 def catch_up(part: Partition, channel: Channel) -> list[Numbered]:
     """Take what the log has beyond this partition's state, up to the work that comes after it.
 
-    First a list of the windows that are open, then rows, then the bounds before which all is expired.
+    First a list of the stores that are open, then rows, then the bounds before which all is expired.
     """
     while True:
         (what, content), bodies = channel.receive()
         if what == WORK:
             return unpack_ops(content, bodies)
-        if what == "windows":
+        if what == "stores":
             _open_and_close(part, content)
         elif what == "rows":
-            _append_all(part, content, [unpack_rows(body) for body in bodies])
+            _run(part, [Append(content, rows) for rows in together([unpack_rows(body) for body in bodies])])
         else:
-            for window, before in content:
-                _change(part, Expire(window, before))
+            _run(part, [Expire(store, before) for store, before in content])
 
 
-def _append_all(part: Partition, window: str, batches: Sequence[pa.RecordBatch]) -> None:
-    with contextlib.suppress(pa.ArrowNotImplementedError):  # for some types there is no such thing; one by one will do
-        batches = [pa.concat_batches(batches)]
-    for rows in batches:
-        _change(part, Append(window, rows))
-
-
-def _open_and_close(part: Partition, opens: Sequence[OpenWindow]) -> None:
-    names = {op.window for op in opens}
-    for window in sorted(part.windows - names):
-        _change(part, CloseWindow(window))
-    for op in opens:
-        if op.window not in part.windows:
-            _change(part, op)
+def _open_and_close(part: Partition, openings: Sequence[tuple[OpenTable, OpenIndex]]) -> None:
+    names = {op.table for op, _ in openings}
+    _run(part, [CloseTable(store) for store in sorted(part.stores - names)])
+    for opening in openings:
+        if opening[0].table not in part.stores:
+            _run(part, opening)
 
 
 def perform(part: Partition, work: Sequence[Numbered]) -> Message:
-    """Do the operations; the message with the answers.
+    """Do the operations, all at once so that questions are answered together; the message with the answers.
 
-    A group whose question fails is the failure of its query, not of the job. What it changes is changed all the
-    same: the log has it, others may ask for it.
+    A question that fails is the failure of whoever asked it, not of the job.
     """
     failed: dict[int, str] = {}
-    head: list[tuple[int, int]] = []
+    numbers: list[int] = []
     bodies: list[memoryview] = []
-    for group, ops in _neighbours(work):
-        if not isinstance(ops[0], Question):
-            for op in ops:
-                _change(part, op)
-        elif group not in failed:
+    outcomes = _run(part, [numbered.op for numbered in work])
+    for numbered, outcome in zip(work, outcomes, strict=True):
+        if isinstance(numbered.op, Question):
             try:
-                answers = [pack_rows(rows) for rows in _ask(part, ops)]
-            except MemoryError:
-                raise  # another try, in another worker, may do better
-            except Exception as error:  # whatever it is, it belongs to that query
-                failed[group] = f"{type(error).__name__}: {error}"
-            else:
-                bodies += answers
-                head.append((group, len(answers)))
-    touched = sorted({numbered.op.window for numbered in work} & part.windows)
-    sizes = {window: (part.engine.rows(window), part.engine.nbytes(window)) for window in touched}
-    return Message((head, failed, sizes), bodies)
+                bodies.append(pack_rows(_answer(outcome)))
+                numbers.append(numbered.number)
+            except Exception as error:  # whatever it is, it belongs to that question
+                failed[numbered.number] = f"{type(error).__name__}: {error}"
+    touched = sorted({numbered.op.table for numbered in work} & part.stores)
+    sizes = {store: (part.engine.rows(store), part.engine.nbytes(store)) for store in touched}
+    return Message((numbers, failed, sizes), bodies)
 
 
-def _ask(part: Partition, ops: Sequence[Op]) -> list[pa.RecordBatch]:
-    for op in ops:
-        if op.window in part.broken:
-            raise ValueError(f"the window lacks rows that it should have: {part.broken[op.window]}")
-    return part.engine.run(ops)
+def _answer(outcome: Outcome) -> pa.RecordBatch:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
-def _change(part: Partition, op: Op) -> None:
-    """Operations without an answer. One that fails leaves a window that nobody may ask any more."""
-    try:
-        part.engine.run([op])
-    except MemoryError:
-        raise
-    except Exception as error:
-        part.broken[op.window] = f"{type(error).__name__}: {error}"
-    else:
-        if isinstance(op, OpenWindow):
-            part.windows.add(op.window)
-    if isinstance(op, CloseWindow):
-        part.windows.discard(op.window)
-        part.broken.pop(op.window, None)
-
-
-def _neighbours(work: Sequence[Numbered]) -> Iterator[tuple[int, list[Op]]]:
-    """Neighbours of one group, questions and changes apart."""
-    start = 0
-    for place in range(1, len(work) + 1):
-        if place == len(work) or _kind(work[place]) != _kind(work[start]):
-            yield work[start].group, [numbered.op for numbered in work[start:place]]
-            start = place
-
-
-def _kind(numbered: Numbered) -> tuple[int, bool]:
-    return numbered.group, isinstance(numbered.op, Question)
+def _run(part: Partition, ops: Sequence[Op]) -> list[Outcome]:
+    """Do operations. A change that fails leaves a store that nobody may ask any more, not even later in these."""
+    outcomes = part.engine.run(ops)
+    for place, (op, outcome) in enumerate(zip(ops, outcomes, strict=True)):
+        if isinstance(outcome, MemoryError):
+            raise outcome  # another try, in another worker, may do better
+        if isinstance(op, Question):
+            if op.table in part.broken:
+                outcomes[place] = ValueError(f"the table lacks rows that it should have: {part.broken[op.table]}")
+        elif isinstance(outcome, Exception):
+            part.broken[op.table] = f"{type(outcome).__name__}: {outcome}"
+        elif isinstance(op, OpenTable):
+            part.stores.add(op.table)
+        if isinstance(op, CloseTable):
+            part.stores.discard(op.table)
+            part.broken.pop(op.table, None)
+    return outcomes

@@ -7,6 +7,7 @@ thereby done once for all questions, or once for each shape, and hardly anything
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,7 +57,7 @@ def answer(table: Table, asked: Sequence[tuple[Question, Shape]]) -> list[pa.Rec
     if len(ops) > 1:
         order = np.argsort(pairs.asking, kind="stable")
         pairs = _Pairs(pairs.asking[order], payload.take_batch(pairs.theirs, order))
-    begins = np.cumsum([0] + [each.rows.num_rows for each in askers])
+    begins = [0, *itertools.accumulate(each.rows.num_rows for each in askers)]
     pairs = _holding(pairs, begins, askers)
     cuts = _cuts(pairs, begins)
     for number, each in enumerate(askers):
@@ -74,7 +75,7 @@ def _by_shape(asked: Sequence[tuple[Question, Shape]]) -> list[_Askers]:
     askers = []
     for shape, places in grouped.items():
         rows = [asking_rows(asked[place][0]) for place in places]
-        ends = np.cumsum([batch.num_rows for batch in rows]).tolist()
+        ends = list(itertools.accumulate(batch.num_rows for batch in rows))
         askers.append(_Askers(shape, places, rows[0] if len(rows) == 1 else pa.concat_batches(rows), ends))
     return askers
 
@@ -149,16 +150,16 @@ def _verified(table: Table, keys: tuple[str, ...], wanted: Sequence[pa.Array], p
     return _Pairs(pairs.asking[kept], payload.take_batch(pairs.theirs, kept))
 
 
-def _cuts(pairs: _Pairs, begins: I64) -> list[int]:
+def _cuts(pairs: _Pairs, begins: Sequence[int]) -> list[int]:
     """Where the pairs of each shape begin, and where the last end."""
     # Pairs of a single question are in no order, and need none.
-    if begins.size == 2:
+    if len(begins) == 2:
         return [0, pairs.asking.size]
     cuts: list[int] = np.searchsorted(pairs.asking, begins).tolist()
     return cuts
 
 
-def _holding(pairs: _Pairs, begins: I64, askers: Sequence[_Askers]) -> _Pairs:
+def _holding(pairs: _Pairs, begins: Sequence[int], askers: Sequence[_Askers]) -> _Pairs:
     """The pairs for which the condition of their question is true."""
     if all(each.shape.condition is None for each in askers):
         return pairs

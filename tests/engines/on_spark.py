@@ -6,11 +6,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
 from node.core import hashing
 from node.core import keycodes as keys
-from node.core.engine import CloseWindow, Op, Outcome
+from node.core.engine import CloseTable, Op, Outcome
 from spark_jobs.engine import SparkEngine
 from spark_jobs.process import SparkProcess
 
@@ -21,33 +19,30 @@ class Prompt:
     def __init__(self, engine: SparkEngine) -> None:
         self._engine = engine
 
-    def run(self, ops: Sequence[Op]) -> list[pa.RecordBatch]:
+    def run(self, ops: Sequence[Op]) -> list[Outcome]:
         return self._engine.run(ops)
 
-    def run_all(self, groups: Sequence[Sequence[Op]]) -> list[Outcome]:
-        return self._engine.run_all(groups)
-
-    def rows(self, window: str) -> int:
+    def rows(self, table: str) -> int:
         self._engine.flush()
-        return self._engine.rows(window)
+        return self._engine.rows(table)
 
-    def nbytes(self, window: str) -> int:
+    def nbytes(self, table: str) -> int:
         self._engine.flush()
-        return self._engine.nbytes(window)
+        return self._engine.nbytes(table)
 
     def close(self) -> None:
         self._engine.close()
 
 
 class SparkEngines:
-    """Engines without windows. It is the same one each time: closing all windows must be as good as a new one."""
+    """Engines without tables. It is the same one each time: closing all tables must be as good as a new one."""
 
     def __init__(self, process: SparkProcess, folder: Path, host: str | None = None, partitions: int = 2) -> None:
         self.engine = SparkEngine(process, Path(tempfile.mkdtemp(dir=folder)), host, partitions)
 
     def __call__(self, finish: keys.Finish = hashing.scramble) -> Prompt:
         assert finish is hashing.scramble, "which hash workers use is not for the test to say"
-        self.engine.run([CloseWindow(window) for window in sorted(self.engine._windows)])
+        self.engine.run([CloseTable(table) for table in sorted(self.engine._tables)])
         return Prompt(self.engine)
 
     def close(self) -> None:

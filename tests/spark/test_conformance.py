@@ -16,14 +16,13 @@ from tests.engines.conformance import *  # noqa: F403 - the cases
 from tests.engines.conformance import (
     ARRIVALS,
     EXTREMES,
-    KEYED,
-    Engines,
     check_any_order_of_arrival,
-    check_any_order_of_time,
     check_any_program,
-    check_extreme_times,
+    check_extreme_positions,
     programs,
 )
+from tests.engines.fused import check_any_calls, check_fused_and_alone
+from tests.engines.judge import Engines
 from tests.engines.on_spark import SparkEngines
 
 
@@ -42,13 +41,16 @@ def test_any_program_gives_the_rows_of_the_definition(
     check_any_program(engines, finish, program)
 
 
-@pytest.mark.parametrize("keyed", KEYED)
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
-def test_any_order_of_time_gives_the_rows_of_the_reference(
-    engines: Engines, keyed: str, finish: keys.Finish, data: st.DataObject
-) -> None:
-    check_any_order_of_time(engines, keyed, finish, data)
+def test_any_calls_give_the_rows_of_the_reference(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
+    check_any_calls(engines, finish, data)
+
+
+@given(data=st.data())
+@settings(max_examples=10, deadline=None)
+def test_questions_get_together_what_they_get_alone(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
+    check_fused_and_alone(engines, finish, data)
 
 
 @given(**ARRIVALS)
@@ -61,7 +63,7 @@ def test_answers_do_not_depend_on_the_order_of_arrival(
 
 @given(**EXTREMES)
 @settings(max_examples=25, deadline=None)
-def test_extreme_times_do_not_wrap_around(
-    engines: Engines, window: list[int], carry: list[int], reach: int, ties: bool
+def test_extreme_positions_do_not_wrap_around(
+    engines: Engines, positions: list[int], bounds: list[tuple[int, int]]
 ) -> None:
-    check_extreme_times(engines, window, carry, reach, ties)
+    check_extreme_positions(engines, positions, bounds)

@@ -16,9 +16,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from node.core.engine import TS, Append, OpenWindow, Probe
+from node.core.engine import HIGH, LOW, Append, Op, OpenIndex, OpenTable, Probe
 from planner.errors import NarrowsError
 from spark_jobs.process import SparkProcess
+from tests.engines.judge import done
 from tests.engines.on_spark import SparkEngines
 from tests.engines.processes import descendants, gone, jvms, kill, wait_for, workers
 from tests.engines.script import SCHEMA, Pair, Script, cut
@@ -109,20 +110,26 @@ class DuringJob:
         self.acted_in_time = job is not None and not job.done
 
 
-def heavy(seed: int) -> list[OpenWindow | Append | Probe]:
+def everything(ids: list[int]) -> pa.RecordBatch:
+    """Carry rows that see every position."""
+    count = len(ids)
+    return pa.record_batch({"c.id": ids, LOW: pa.array([0] * count), HIGH: pa.array([10**6] * count)})
+
+
+def heavy(seed: int) -> list[Op]:
     """A question that takes long enough to be interrupted: every row meets every row."""
     rng = random.Random(seed)
     count = 1500
     words = pa.array(rng.choices("abcde", k=count))
     rows = pa.record_batch([pa.array(range(count)), words, pa.array(range(count))], schema=SCHEMA)
-    carry = pa.record_batch({TS: pa.array([count] * count), "c.id": pa.array(range(count))})
-    return [OpenWindow("heavy", SCHEMA, ()), Append("heavy", rows), Probe("heavy", carry, (), count, True)]
+    probe = Probe("heavy", (), everything(list(range(count))), (), "w", None, ("c.id", "w.k", "w.id"))
+    return [OpenTable("heavy", SCHEMA), OpenIndex("heavy", ()), Append("heavy", rows), probe]
 
 
 def heavy_answer(engines: SparkEngines) -> None:
     """Asks it again and checks the rows by their sum: there are too many to look at each."""
     *_, probe = heavy(0)
-    (answer,) = engines.engine.run([probe])
+    (answer,) = done(engines.engine.run([probe]))
     count = 1500
     assert answer.num_rows == count * count
     assert sum(answer["w.id"].to_numpy()) == sum(answer["c.id"].to_numpy()) == count * count * (count - 1) // 2
@@ -131,7 +138,7 @@ def heavy_answer(engines: SparkEngines) -> None:
 def test_workers_killed_during_a_job(spark: SparkProcess, engines: SparkEngines, pair: Pair) -> None:
     script = Script(4)
     pair.run(script.step())
-    engines.engine.run(heavy(0))
+    done(engines.engine.run(heavy(0)))
     for _ in range(10):
         with DuringJob(engines, lambda: kill_workers(spark)) as during:
             heavy_answer(engines)
@@ -149,7 +156,7 @@ def test_the_jvm_killed_while_idle_and_during_a_job(spark: SparkProcess, engines
     kill(before)
     pair.run(script.step())
     assert jvm_of(spark) != before
-    engines.engine.run(heavy(0))
+    done(engines.engine.run(heavy(0)))
     with DuringJob(engines, lambda: kill(jvm_of(spark))) as during:
         heavy_answer(engines)
     assert during.acted_in_time
@@ -214,7 +221,9 @@ def test_random_kills_change_no_row(spark: SparkProcess, engines: SparkEngines, 
 
 
 class Bomb:
-    """Ends the worker that unpacks it."""
+    """A condition that ends the worker that unpacks it."""
+
+    args = ()
 
     def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
         return os._exit, (9,)
@@ -223,15 +232,14 @@ class Bomb:
 def test_a_job_that_cannot_be_done_costs_its_questions_and_nothing_else(engines: SparkEngines) -> None:
     engine = engines.engine
     engines()
-    engine.run([OpenWindow("w", SCHEMA, ("w.id",))])
+    done(engine.run([OpenTable("t", SCHEMA), OpenIndex("t", ("id",))]))
     rows = pa.record_batch([pa.array([1, 2]), pa.array(["a", "b"]), pa.array([7, 8])], schema=SCHEMA)
-    carry = pa.record_batch({TS: pa.array([9, 9]), "c.id": pa.array([7, 8])})
-    good = Probe("w", carry, ("c.id",), 9, False)
-    bad = Probe("w", carry, ("c.id",), 9, False, residual=Bomb())  # type: ignore[arg-type]
-    poisoned, changed = engine.run_all([[Append("w", rows), bad], [Append("w", rows)]])
+    good = Probe("t", ("id",), everything([7, 8]), ("c.id",), "w", None, ("w.k",))
+    bad = replace(good, condition=Bomb())  # type: ignore[arg-type]
+    appended, poisoned, again = engine.run([Append("t", rows), bad, Append("t", rows)])
+    assert appended is again is None
     assert isinstance(poisoned, NarrowsError)
-    assert changed == []
-    (answer,) = engine.run([good])
+    (answer,) = done(engine.run([good]))
     assert answer.num_rows == 4
 
 
@@ -239,7 +247,7 @@ DAEMON = """
 import json, sys
 from pathlib import Path
 import pyarrow as pa
-from node.core.engine import TS, OpenWindow, Probe
+from node.core.engine import HIGH, LOW, POSITION, Append, OpenIndex, OpenTable, Probe
 from spark_jobs.engine import SparkEngine
 from spark_jobs.process import SparkProcess, SparkSettings
 
@@ -247,9 +255,12 @@ folder = Path(sys.argv[1])
 process = SparkProcess(SparkSettings("there"), folder)
 process.start()
 engine = SparkEngine(process, folder, None, 2)
-schema = pa.schema([(TS, pa.int64()), ("w.k", pa.int64())])
-carry = pa.record_batch({TS: pa.array(range(20)), "c.k": pa.array(range(20))})
-engine.run([OpenWindow("w", schema, ("w.k",)), Probe("w", carry, ("c.k",), 1, False)])
+schema = pa.schema([(POSITION, pa.int64()), ("k", pa.int64())])
+rows = pa.record_batch([range(20), range(20)], schema=schema)
+carry = pa.record_batch({"c.k": range(20), LOW: [0] * 20, HIGH: [99] * 20})
+probe = Probe("t", ("k",), carry, ("c.k",), "w", None, ("w.k",))
+*_, answer = engine.run([OpenTable("t", schema), OpenIndex("t", ("k",)), Append("t", rows), probe])
+assert answer.num_rows == 20
 print(json.dumps(process.pid), flush=True)
 sys.stdin.read()
 """

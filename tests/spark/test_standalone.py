@@ -9,20 +9,20 @@ import pytest
 from bench.standalone import Standalone
 from spark_jobs.process import SparkProcess, SparkSettings
 from tests.engines.conformance import (  # noqa: F401 - the core of the cases
-    Engines,
-    test_a_closed_window_can_be_opened_anew_and_is_empty,
-    test_a_position_column_places_the_carry_and_stays_in_the_answer,
+    test_a_closed_table_can_be_opened_anew_and_is_empty,
+    test_a_probe_gives_the_columns_it_names_in_that_order,
+    test_a_question_sees_what_was_appended_before_it,
+    test_a_row_with_a_null_in_the_keys_of_one_index_is_found_by_the_others,
+    test_an_index_opened_late_finds_what_is_there_and_what_comes,
     test_answer_keeps_nullability_and_field_metadata,
+    test_every_operation_has_its_outcome_at_its_place,
     test_expiring_everything_frees_everything,
-    test_expiry_keeps_rows_of_exactly_its_time,
-    test_find_gives_whole_rows_with_their_times_and_the_number_of_their_key,
+    test_expiry_keeps_rows_of_exactly_its_position,
+    test_find_gives_positions_and_columns_and_the_number_of_their_key,
     test_find_of_no_keys_gives_no_rows_of_the_right_columns,
     test_keys_of_several_columns_join_only_when_all_are_equal,
     test_null_keys_match_nothing_not_even_null,
-    test_operations_take_effect_in_order_and_probes_answer_in_order,
     test_payload_of_every_type_comes_back_as_it_went_in,
-    test_probes_and_finds_take_effect_and_answer_in_order,
-    test_probes_that_differ_are_not_answered_as_one,
 )
 from tests.engines.on_spark import SparkEngines
 from tests.engines.processes import gone, kill, wait_for

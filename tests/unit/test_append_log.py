@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs import append_log
-from spark_jobs.append_log import PartitionLog, WindowLog
+from spark_jobs.append_log import PartitionLog, StoreLog
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_full_disk_loses_one_entry_and_not_the_log(log: PartitionLog, tmp_path
 
 def test_no_file_stays_open_and_none_is_left(tmp_path: Path) -> None:
     opened = len(list(Path("/proc/self/fd").iterdir()))
-    log = WindowLog(tmp_path / "w", 3)
+    log = StoreLog(tmp_path / "w", 3)
     for number, part in enumerate(log.partitions):
         put(part, 1, number, b"rows")
         assert list(part.entries(0, 1)) == [b"rows"]

@@ -7,68 +7,115 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from node.core.engine import TS, Append, CloseWindow, Op, OpenWindow, Probe
-from spark_jobs.packing import Numbered, pack_ops, pack_rows, unpack_ops, unpack_rows, with_rows, without_rows
+from node.core.engine import (
+    HIGH,
+    LOW,
+    POSITION,
+    Append,
+    CloseTable,
+    Find,
+    Op,
+    OpenIndex,
+    OpenTable,
+    Probe,
+)
+from planner.model import Call, ColumnRef
+from spark_jobs.packing import (
+    Numbered,
+    pack_ops,
+    pack_rows,
+    together,
+    unpack_ops,
+    unpack_rows,
+    with_rows,
+    without_rows,
+)
+from spark_jobs.partitions import split_by_key, split_table
 from spark_jobs.process import SparkError, SparkProcess, SparkSettings
 from spark_jobs.worker import Partition, perform
 
-SCHEMA = pa.schema([(TS, pa.int64()), ("w.k", pa.int64())])
-OPEN = OpenWindow("w", SCHEMA, ("w.k",))
-ROWS = Append("w", pa.record_batch([pa.array([1, 1]), pa.array([7, 7])], schema=SCHEMA))
-
-
-def probe(**options: Any) -> Probe:
-    return Probe("w", pa.record_batch({TS: pa.array([5]), "c.k": pa.array([7])}), ("c.k",), 9, False, **options)
-
-
+SCHEMA = pa.schema([(POSITION, pa.int64()), ("k", pa.int64())])
+OPEN: list[Op] = [OpenTable("t", SCHEMA), OpenIndex("t", ("k",))]
+ROWS = Append("t", pa.record_batch([pa.array([1, 1]), pa.array([7, 7])], schema=SCHEMA))
+CARRY = pa.record_batch({"c.k": pa.array([7]), LOW: pa.array([0]), HIGH: pa.array([5])})
+PROBE = Probe("t", ("k",), CARRY, ("c.k",), "w", None, ("w.k",))
+FIND = Find("t", ("k",), pa.record_batch({"k": pa.array([7])}), 0, 5, "w", None, ("k",))
 #: It passes every check, and fails when it is computed.
-BAD = probe(columns=("no such column",))
+BAD = Probe("t", ("k",), CARRY, ("c.k",), "w", Call("no such function", (ColumnRef("w", "k"),), pa.bool_()), ())
 
 
-def outcome(part: Partition, *ops: tuple[int, Op]) -> tuple[list[int], dict[int, str], dict[str, tuple[int, int]]]:
-    """Rows of the answers, the groups that failed, and sizes."""
-    message = perform(part, [Numbered(group, op) for group, op in ops])
+def outcome(part: Partition, *ops: Op) -> tuple[dict[int, int], dict[int, str], dict[str, tuple[int, int]]]:
+    """Rows of the answers by the place of the question, those that failed, and sizes."""
+    message = perform(part, [Numbered(place, op) for place, op in enumerate(ops)])
     content: Any = message.head
-    head, failed, sizes = content
-    assert sum(count for _, count in head) == len(message.bodies)
-    return [unpack_rows(body).num_rows for body in message.bodies], failed, sizes
+    numbers, failed, sizes = content
+    rows = [unpack_rows(body).num_rows for body in message.bodies]
+    return dict(zip(numbers, rows, strict=True)), failed, sizes
 
 
-def test_a_question_that_fails_is_the_failure_of_its_group_alone() -> None:
-    rows, failed, _ = outcome(Partition(), (1, OPEN), (1, ROWS), (1, BAD), (1, probe()), (2, probe()))
-    assert rows == [2]
-    assert list(failed) == [1]
+def test_a_question_that_fails_fails_alone() -> None:
+    rows, failed, _ = outcome(Partition(), *OPEN, ROWS, PROBE, BAD, PROBE, FIND)
+    assert rows == {3: 2, 5: 2, 6: 2}
+    assert list(failed) == [4]
+    assert "no such function" in failed[4]
 
 
-def test_what_a_failed_group_changes_is_changed_all_the_same() -> None:
+def test_what_comes_after_a_failure_is_changed_all_the_same() -> None:
+    rows, failed, sizes = outcome(Partition(), *OPEN, BAD, ROWS, BAD, PROBE)
+    assert (rows, list(failed), sizes["t"][0]) == ({5: 2}, [2, 4], 2)
+
+
+def test_a_table_that_lacks_rows_answers_nobody_until_it_is_opened_anew() -> None:
     part = Partition()
-    rows, failed, sizes = outcome(part, (1, OPEN), (1, BAD), (1, ROWS), (1, probe()), (2, probe()))
-    assert (rows, list(failed), sizes["w"][0]) == ([2], [1], 2)
-
-
-def test_a_window_that_lacks_rows_answers_nobody_until_it_is_opened_anew() -> None:
-    part = Partition()
-    odd = Append("w", pa.record_batch({"other": pa.array([1])}))
-    outcome(part, (1, OPEN), (1, odd), (1, ROWS))
-    rows, failed, _ = outcome(part, (2, probe()))
-    assert rows == []
-    assert "lacks rows" in failed[2]
-    rows, failed, _ = outcome(part, (3, CloseWindow("w")), (3, OPEN), (3, probe()))
-    assert (rows, failed) == ([0], {})
+    odd = Append("t", pa.record_batch({"other": pa.array([1])}))
+    rows, failed, _ = outcome(part, *OPEN, PROBE, odd, ROWS, PROBE)
+    assert (rows, list(failed)) == ({2: 2}, [5])
+    rows, failed, _ = outcome(part, PROBE)
+    assert rows == {}
+    assert "lacks rows" in failed[0]
+    rows, failed, _ = outcome(part, CloseTable("t"), *OPEN, PROBE)
+    assert (rows, failed) == ({3: 0}, {})
 
 
 def test_operations_are_whole_again_after_their_journey() -> None:
-    ops: list[Op] = [OPEN, ROWS, probe(low=3), CloseWindow("w")]
-    packed = [
-        (Numbered(place, without_rows(op, op.window)), pack_rows(op.rows) if isinstance(op, (Append, Probe)) else None)
-        for place, op in enumerate(ops)
-    ]
+    ops: list[Op] = [*OPEN, ROWS, PROBE, FIND, CloseTable("t")]
+    packed: list[tuple[Numbered, memoryview | None]] = []
+    for place, op in enumerate(ops):
+        match op:
+            case Append():
+                packed.append((Numbered(place, Append("t", None)), pack_rows(op.rows)))
+            case Probe():
+                packed.append((Numbered(place, without_rows(op, "t")), pack_rows(op.rows)))
+            case Find():
+                packed.append((Numbered(place, without_rows(op, "t")), pack_rows(op.wanted)))
+            case _:
+                packed.append((Numbered(place, op), None))
     message = pack_ops(packed)
     back = unpack_ops(message.head, message.bodies)  # type: ignore[arg-type]
-    assert [numbered.group for numbered in back] == [0, 1, 2, 3]
+    assert [numbered.number for numbered in back] == list(range(len(ops)))
     assert [numbered.op for numbered in back] == ops
+    assert without_rows(PROBE, "u").table == "u"
     with pytest.raises(ValueError, match="brings no rows"):
-        with_rows(CloseWindow("w"), ROWS.rows)
+        with_rows(CloseTable("t"), ROWS.rows)
+
+
+def test_batches_are_put_together_where_arrow_can() -> None:
+    assert together([]) == []
+    (one,) = together([ROWS.rows, ROWS.rows.slice(1)])
+    assert one.num_rows == 3
+
+
+def test_every_row_of_a_table_is_in_one_partition_and_equal_keys_are_in_the_same() -> None:
+    count = 300
+    keys = pa.array([None if number % 7 == 0 else number % 20 for number in range(count)], pa.int16())
+    rows = pa.record_batch({POSITION: pa.array(range(count)), "k": keys, "none": pa.nulls(count, pa.int64())})
+    asked = split_by_key([pa.array(range(20), pa.int64())], 3)
+    for names in ([], ["k"], ["none"], ["k", "none"]):
+        split = split_table(rows, names, 3)
+        assert sorted(place for places in split for place in places) == list(range(count))
+        assert all(len(places) > 10 for places in split)
+    for places, wanted in zip(split_table(rows, ["k"], 3), asked, strict=True):
+        assert {keys[place].as_py() for place in places.tolist()} - {None} == set(wanted.tolist())
 
 
 def test_a_spark_that_cannot_be_started_again_is_given_up_for_a_while(
