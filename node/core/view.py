@@ -32,14 +32,27 @@ def view_schema(query: JoinQuery, alias: str) -> pa.Schema:
 class SealedRows:
     """The tuples of a span of ticks, of a local stream or of a full copy, for all who look at them."""
 
-    def __init__(self, stream: str, span: Span, rows: pa.RecordBatch, ts: I64, first: int, sealed_at_us: int) -> None:
-        """``ts`` is the event time of each row, ascending, in the stream's unit; ``first`` the first row's number."""
+    def __init__(
+        self,
+        stream: str,
+        span: Span,
+        rows: pa.RecordBatch,
+        ts: I64,
+        first: int,
+        sealed_at_us: int,
+        passed: Expr | None = None,
+    ) -> None:
+        """``ts`` is the event time of each row, ascending, in the stream's unit; ``first`` the first row's number.
+
+        ``passed`` is a filter that all rows are known to pass.
+        """
         self.stream = stream
         self.span = span
         self.rows = rows
         self.ts = ts
         self.first = first
         self.sealed_at_us = sealed_at_us
+        self.passed = passed
         self._passing: dict[Expr, I64] = {}
 
     def __len__(self) -> int:
@@ -52,12 +65,13 @@ class SealedRows:
         skip = int(np.searchsorted(self.ts, tick_start(tick, tau)))
         span = Span(tick, self.span.end)
         first = self.first + skip
-        return SealedRows(self.stream, span, self.rows.slice(skip), self.ts[skip:], first, self.sealed_at_us)
+        rows, ts = self.rows.slice(skip), self.ts[skip:]
+        return SealedRows(self.stream, span, rows, ts, first, self.sealed_at_us, self.passed)
 
     def passing(self, condition: Expr | None, from_ts: int) -> I64:
         """The places of the rows from an event time on that pass a filter; its columns are under the stream's name."""
         skip = int(np.searchsorted(self.ts, from_ts)) if len(self.ts) and self.ts[0] < from_ts else 0
-        if condition is None:
+        if condition is None or condition == self.passed:
             return np.arange(skip, len(self.ts))
         if condition not in self._passing:
             named = self.rows.rename_columns([f"{self.stream}.{name}" for name in self.rows.schema.names])
@@ -71,7 +85,7 @@ class SealedRows:
         places = self.passing(condition, from_ts)
         if len(places) == len(self):
             return rows, self.ts
-        if condition is None:
+        if condition is None or condition == self.passed:
             return rows.slice(len(self) - len(places)), self.ts[places]
         return take_batch(rows, places), self.ts[places]
 

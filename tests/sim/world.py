@@ -313,6 +313,12 @@ class World:
             for stream in node.site.streams.values():
                 states.append(f"{name}.{stream.info.name} {stream.state} at {stream.frontier}")
             states += [f"{name}-{link.peer} {link.state.value} {link.trouble}" for link in node.links.values()]
+            states += [f"{name}: {run.query_id} {run.state}" for run in node.site.runs.values()]
+            states += [f"{name}: {waiting}" for waiting in node.site.waiting()]
+            states += [f"{name}: {copy}" for copy in node.site.arrangements.copy_statuses()]
+            states += [f"{name}: table {table.name} {table.frontier}" for table in node.site.arrangements.local.all]
+            if node.site.arrangements.owned.claims or node.site.arrangements.readers.in_use:
+                states.append(f"{name}: claims or readers")
         return "; ".join(states)
 
     def _pairs(self) -> list[tuple[str, str]]:

@@ -60,9 +60,8 @@ class FullHolder(HeldCopy):
             first, end = tick_start(span.first, self.progress.tau), tick_start(span.end, self.progress.tau)
             if times[0] < first or times[-1] >= end or (times[1:] < times[:-1]).any():
                 raise self.refuse(f"times within {span}, in order")
-        sealed = SealedRows(
-            self.spec.stream, span, rows.select(self.spec.columns), times, self.tuples, message.sealed_at_us
-        )
+        spec, tuples = self.spec, rows.select(self.spec.columns)
+        sealed = SealedRows(spec.stream, span, tuples, times, self.tuples, message.sealed_at_us, spec.filter)
         self.tuples += rows.num_rows
         self.table.take(sealed)
         return sealed

@@ -14,7 +14,6 @@ from node.core.arrangements.reduced import ReducedHolder
 from node.core.arrangements.table import RowTable
 from node.core.messages import Start
 from node.core.queries.shape import CopyNeed, Shape, StepShape, needs
-from node.core.ticks import tick_start
 from planner.copies import copy_of
 from planner.model import Plan, PolicyName, TimeUnit
 
@@ -38,6 +37,8 @@ class QueryLeases:
         self._held: list[tuple[Leased, Lease]] = []
         self._tables: dict[str, RowTable] = {}
         self._copies: dict[int, HeldCopy] = {}
+        #: How far the tables were sealed when they were leased: batches before that were not given to this query.
+        self._prepared_at: dict[str, int] = {}
         #: For copies that other sites hold: by the number of the need.
         self._claims: list[Lease] = []
 
@@ -54,6 +55,7 @@ class QueryLeases:
         """Hold on to the local streams as they are now, and to what others may hold of them."""
         for alias in self._local:
             table = arrangements.local.live(self._reaches[alias].stream)
+            self._prepared_at[alias] = table.frontier
             self._lease_table(alias, table)
         for need in self._shape.needs:
             if need.owner == self._site:
@@ -81,8 +83,7 @@ class QueryLeases:
         of the other one that came early are not for it.
         """
         for alias in self._local:
-            reach, table = self._reaches[alias], self._tables[alias]
-            if not table.reaches_back_to(tick_start(message.tick, reach.tau), reach):
+            if message.tick < self._prepared_at[alias]:
                 self._begin_in_past(arrangements, alias, message.tick)
         for need in self._shape.needs:
             if need.holder == self._site:
