@@ -11,6 +11,7 @@ from node.core.engine import Op
 from node.core.messages import LinkSeen, Message
 from node.core.sealer import Batch
 from node.core.ticks import Span
+from planner.copies import RunningCopy
 from planner.model import JoinQuery
 from planner.stats import StreamProfile
 
@@ -75,6 +76,8 @@ class ReportStatistics:
     #: By the site that measured.
     links: dict[str, tuple[LinkSeen, ...]]
     missing: dict[str, str]
+    #: Copies of the query's streams that run already.
+    copies: tuple[RunningCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from planner.constants import EVENT_TIME
 from planner.model import Expr
 
 #: Name of the event-time column in window and carry rows. Other columns are
 #: named ``alias.column``, so the two cannot clash.
-TS = "__ts"
+TS = EVENT_TIME
 #: In the answer of a Find: which of the keys asked for the row has.
 KEY = "__key"
 

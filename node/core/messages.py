@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.core.ticks import Span
+from planner.copies import RunningCopy
 from planner.model import FRONTIER_POLICY, Policy, Sequence, StreamInfo
 from planner.stats import StreamProfile
 
@@ -38,6 +39,8 @@ class Profiles:
     profiles: tuple[tuple[str, StreamProfile], ...]
     missing: tuple[tuple[str, str], ...] = ()
     links: tuple[LinkSeen, ...] = ()
+    #: Copies of its streams of the query that run.
+    copies: tuple[RunningCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ slow is better than not to plan. Nothing here changes a stream or installs anyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from node.core.effects import MeasureStream, ReportStatistics
@@ -16,6 +16,7 @@ from node.core.messages import AskProfile, LinkSeen, Profiles, Refused
 from node.core.outbox import Outbox
 from node.core.profile import for_the_wire
 from node.core.stream import StreamState, check_same
+from planner.copies import RunningCopy
 from planner.errors import NarrowsError
 from planner.model import JoinQuery
 from planner.sql import parse_query
@@ -27,6 +28,7 @@ class _Answering:
     """A question of ``peer``, while our streams are measured."""
 
     peer: str
+    streams: dict[str, None]
     waiting: dict[str, None]
     profiles: dict[str, StreamProfile] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class _Collecting:
     profiles: dict[str, StreamProfile] = field(default_factory=dict)
     links: dict[str, tuple[LinkSeen, ...]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    copies: list[RunningCopy] = field(default_factory=list)
 
     def lacks(self, site: str, reason: str) -> None:
         """Nothing will be known of a site's streams."""
@@ -51,12 +54,21 @@ class _Collecting:
 class Planning:
     """The questions of one site, its own and those of others."""
 
-    def __init__(self, tau_ms: int, streams: Mapping[str, StreamState], limits: Limits, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        tau_ms: int,
+        streams: Mapping[str, StreamState],
+        limits: Limits,
+        outbox: Outbox,
+        running_copies: Callable[[], tuple[RunningCopy, ...]] = tuple,
+    ) -> None:
+        """``running_copies`` tells of the copies of this site's streams, wherever they are."""
         self._site = outbox.site
         self._tau_us = 1000 * tau_ms
         self._streams = streams
         self._limits = limits
         self._outbox = outbox
+        self._running_copies = running_copies
         self._links: dict[str, LinkSeen] = {}
         self._answering: dict[tuple[str, str], _Answering] = {}
         self._collecting: dict[str, _Collecting] = {}
@@ -83,9 +95,11 @@ class Planning:
         if collecting is None or peer not in collecting.waiting:
             return
         own = [ref.alias for ref in collecting.query.streams if ref.stream.site == peer]
+        streams = [collecting.query.ref(alias).stream.name for alias in own]
         collecting.profiles |= {alias: profile for alias, profile in message.profiles if alias in own}
         collecting.missing |= {alias: reason for alias, reason in message.missing if alias in own}
         collecting.links[peer] = message.links
+        collecting.copies += [copy for copy in message.copies if copy.owner == peer and copy.stream in streams]
         self._answered(message.query_id, peer)
 
     def on_refused(self, peer: str, message: Refused) -> bool:
@@ -106,7 +120,8 @@ class Planning:
         for ref in collecting.query.streams:
             if ref.alias not in collecting.profiles:
                 collecting.missing.setdefault(ref.alias, f"site {ref.stream.site} said nothing of it")
-        self._outbox.do(ReportStatistics(request_id, collecting.profiles, collecting.links, collecting.missing))
+        copies = tuple(collecting.copies)
+        self._outbox.do(ReportStatistics(request_id, collecting.profiles, collecting.links, collecting.missing, copies))
 
     def on_clock(self) -> None:
         """Questions that have waited long enough go on without those who did not answer."""
@@ -129,7 +144,8 @@ class Planning:
         except NarrowsError as error:
             self._outbox.send(peer, Refused(message.query_id, str(error)))
             return
-        answering = _Answering(peer, dict.fromkeys(ref.alias for ref in own))
+        streams = dict.fromkeys(ref.stream.name for ref in own)
+        answering = _Answering(peer, streams, dict.fromkeys(ref.alias for ref in own))
         self._answering[peer, message.query_id] = answering
         for ref in own:
             batches = self._streams[ref.stream.name].recent.batches()
@@ -156,4 +172,8 @@ class Planning:
             for alias, profile in answering.profiles.items()
         )
         links = tuple(self._links.values())
-        self._outbox.send(answering.peer, Profiles(request_id, profiles, tuple(answering.missing.items()), links))
+        copies = tuple(
+            copy for copy in self._running_copies() if copy.owner == self._site and copy.stream in answering.streams
+        )
+        missing = tuple(answering.missing.items())
+        self._outbox.send(answering.peer, Profiles(request_id, profiles, missing, links, copies))

@@ -76,7 +76,7 @@ class PlanDesk:
     def _statistics(self, query: JoinQuery, found: ReportStatistics) -> tuple[Statistics, tuple[str, ...]]:
         """What the sites said, with what was declared of links; and the names of all that was declared."""
         links = links_with_declared(_links(found), self._config.links)
-        statistics = Statistics(1000 * self._config.tau_ms, found.profiles, links)
+        statistics = Statistics(1000 * self._config.tau_ms, found.profiles, links, found.copies)
         return statistics, (*self._declared_streams(query), *self._declared_links(query))
 
     def _declared_streams(self, query: JoinQuery) -> list[str]:

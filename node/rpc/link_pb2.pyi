@@ -129,14 +129,72 @@ class AskProfile(_message.Message):
     def __init__(self, text: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Profiles(_message.Message):
-    __slots__ = ("profiles", "missing", "links")
+    __slots__ = ("profiles", "missing", "links", "copies")
     PROFILES_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     profiles: _containers.RepeatedCompositeFieldContainer[Profile]
     missing: _containers.RepeatedCompositeFieldContainer[Missing]
     links: _containers.RepeatedCompositeFieldContainer[LinkSeen]
-    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ...) -> None: ...
+    copies: _containers.RepeatedCompositeFieldContainer[RunningCopy]
+    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ...) -> None: ...
+
+class RunningCopy(_message.Message):
+    __slots__ = ("kind", "stream", "keys", "columns", "axis", "owner", "holder", "filter")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    AXIS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    stream: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    axis: str
+    owner: str
+    holder: str
+    filter: Filter
+    def __init__(self, kind: _Optional[str] = ..., stream: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[str]] = ..., axis: _Optional[str] = ..., owner: _Optional[str] = ..., holder: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
+
+class Filter(_message.Message):
+    __slots__ = ("parts", "types")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[FilterPart]
+    types: bytes
+    def __init__(self, parts: _Optional[_Iterable[_Union[FilterPart, _Mapping]]] = ..., types: _Optional[bytes] = ...) -> None: ...
+
+class FilterPart(_message.Message):
+    __slots__ = ("column", "null", "truth", "number", "real", "text", "binary", "applied")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    NULL_FIELD_NUMBER: _ClassVar[int]
+    TRUTH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REAL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    column: str
+    null: int
+    truth: bool
+    number: str
+    real: float
+    text: str
+    binary: bytes
+    applied: Applied
+    def __init__(self, column: _Optional[str] = ..., null: _Optional[int] = ..., truth: _Optional[bool] = ..., number: _Optional[str] = ..., real: _Optional[float] = ..., text: _Optional[str] = ..., binary: _Optional[bytes] = ..., applied: _Optional[_Union[Applied, _Mapping]] = ...) -> None: ...
+
+class Applied(_message.Message):
+    __slots__ = ("function", "args")
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    ARGS_FIELD_NUMBER: _ClassVar[int]
+    function: str
+    args: int
+    def __init__(self, function: _Optional[str] = ..., args: _Optional[int] = ...) -> None: ...
 
 class Missing(_message.Message):
     __slots__ = ("alias", "reason")

@@ -16,6 +16,7 @@ from node.core.errors import PeerProtocolError, invariant
 from node.core.ints import decode_ints, encode_ints
 from node.core.messages import LinkSeen, Profiles
 from node.rpc import link_pb2 as pb
+from node.wire.copies import copy_in, copy_out
 from planner.stats import HASH_END, KeySketch, StreamProfile
 
 I64 = NDArray[np.int64]
@@ -33,6 +34,7 @@ def profiles_out(message: Profiles) -> pb.Profiles:
         profiles=[_profile_out(alias, profile) for alias, profile in message.profiles],
         missing=[pb.Missing(alias=alias, reason=reason) for alias, reason in message.missing],
         links=[pb.LinkSeen(site=link.peer, rtt_us=link.rtt_us, bytes_per_s=link.bytes_per_s) for link in message.links],
+        copies=[copy_out(copy) for copy in message.copies],
     )
 
 
@@ -46,6 +48,7 @@ def profiles_in(query_id: str, body: pb.Profiles) -> Profiles:
         tuple((profile.alias, _profile(profile)) for profile in body.profiles),
         tuple((missing.alias, missing.reason) for missing in body.missing),
         tuple(_link(link) for link in body.links),
+        tuple(copy_in(copy) for copy in body.copies),
     )
 
 
