@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from planner.algorithms import LOCAL_CPU_S, PLAIN, PRODUCT_ALGORITHMS, Algorithm, CopyKind
+from planner.constants import EVENT_TIME
 from planner.copies import RunningCopy, copy_of, looseness, serving
 from planner.cost import Flow, Move, Objective, ReplicaKey
 from planner.estimate import Estimator
@@ -30,8 +31,6 @@ from planner.traffic import (
     repeated_bytes,
 )
 
-#: The name of the event time in a profile's column sizes.
-TS = "__ts"
 #: When a round trip or a bandwidth is not known.
 LATENCY_S = 0.025
 BANDWIDTH = 12.5e6
@@ -351,7 +350,7 @@ class WireSpace:
         counted = isinstance(self.query.streams[number].window, RowsWindow)
         if not counted or not replica.kind.spec.times:
             return 0.0
-        return self._column_bytes(ColumnRef(replica.alias, TS))
+        return self._column_bytes(ColumnRef(replica.alias, EVENT_TIME))
 
     def replica_cost(self, replica: ReplicaKey) -> float:
         """What keeping it counts."""
@@ -410,7 +409,7 @@ class WireSpace:
                 parts[self.aliases.index(column.alias)] += self._column_bytes(column)
             self._row_bytes[joined] = (sum(parts.values()), parts)
         total, parts = self._row_bytes[joined]
-        time = self._column_bytes(ColumnRef(self.aliases[head], TS))
+        time = self._column_bytes(ColumnRef(self.aliases[head], EVENT_TIME))
         return total + time, parts[head] + time
 
     def tuple_bytes(self, number: int) -> float:
@@ -419,7 +418,7 @@ class WireSpace:
 
     def _tuple_bytes_of(self, number: int) -> float:
         alias = self.aliases[number]
-        names = (TS, *self.query.needed_columns(alias))
+        names = (EVENT_TIME, *self.query.needed_columns(alias))
         return sum(self._column_bytes(ColumnRef(alias, name)) for name in names)
 
     def _rows_of_batch(self, number: int) -> float:

@@ -96,7 +96,7 @@ class _Comparing:
 
 def _comparing(expr: Expr) -> _Comparing | None:
     """The comparison, with the constant on the right; None if the constant is null or not a number, or not there."""
-    if not isinstance(expr, Call) or expr.function not in _FLIPPED:
+    if not isinstance(expr, Call) or expr.function not in _FLIPPED or len(expr.args) != 2:
         return None
     left, right = expr.args
     if isinstance(right, Literal) and _ordered(right):

@@ -46,8 +46,8 @@ class StreamProfile:
     span_us: int
     #: Tuples in the typical batch: those of a tick, or many more when a recording is read at full speed.
     batch_rows: float
-    #: Bytes on the wire, encoded and compressed as on a link, of the typical value of each needed column; under TS
-    #: ("__ts") of the event time.
+    #: Bytes on the wire, encoded and compressed as on a link, of the typical value of each needed column; under
+    #: ``EVENT_TIME`` of the event time.
     column_bytes: Mapping[str, float]
     #: By the columns of the key, each choice of keys by which a plan may join the view.
     keys: Mapping[tuple[str, ...], KeySketch]

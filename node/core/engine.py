@@ -20,11 +20,12 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from planner.constants import EVENT_TIME
 from planner.model import Expr
 
 #: Name of the event-time column in carries. Other columns of a carry are named ``alias.column``, so the two
 #: cannot clash.
-TS = "__ts"
+TS = EVENT_TIME
 #: Position of a row in its table.
 POSITION = "__position"
 #: In the answer of a Find: which of the keys asked for the row has.

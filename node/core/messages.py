@@ -39,7 +39,7 @@ class Profiles:
     profiles: tuple[tuple[str, StreamProfile], ...]
     missing: tuple[tuple[str, str], ...] = ()
     links: tuple[LinkSeen, ...] = ()
-    #: Copies that run already of the streams that were asked about.
+    #: Copies of its streams of the query that run.
     copies: tuple[RunningCopy, ...] = ()
 
 

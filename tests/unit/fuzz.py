@@ -1,6 +1,6 @@
 """Mutated bytes for the decoders that end in Arrow's C++: run in a process of its own, where a crash shows.
 
-``python -m tests.unit.fuzz rows|about|prepare COUNT`` prints how many mutants were
+``python -m tests.unit.fuzz rows|about|prepare|copies COUNT`` prints how many mutants were
 refused and how many were taken. Anything but PeerProtocolError is printed and fails.
 """
 
@@ -12,15 +12,20 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow as pa
 
 from node.core.errors import PeerProtocolError
 from node.core.link import Packed
-from node.core.messages import Prepare
+from node.core.messages import Prepare, Profiles
 from node.core.rows import decode_rows, encode_rows
 from node.wire import decode_about, decode_message, encode_about, encode_message
-from planner.model import Algorithm, Sequence, Step, StreamInfo, TimeUnit
+from planner.algorithms import CopyKind
+from planner.copies import CopyAxis, RunningCopy, serves
+from planner.implication import implies
+from planner.model import Algorithm, Call, ColumnRef, Literal, Sequence, Step, StreamInfo, TimeUnit
 
 SCHEMA = pa.schema(
     [
@@ -119,10 +124,28 @@ def take_prepare(data: bytes) -> None:
             str(info)
 
 
+def copies() -> Profiles:
+    column = ColumnRef("left", "text")
+    where = Call("in", (column, Literal("a", pa.string()), Literal(None, pa.string())), pa.bool_())
+    priced = Call(">", (ColumnRef("left", "price"), Literal(Decimal("1.50"), pa.decimal128(12, 2))), pa.bool_())
+    both = Call("and", (where, priced), pa.bool_())
+    copy = RunningCopy(CopyKind.MIXED, "left", ("text",), ("text", "flag"), both, CopyAxis.TIME, "ash", "bow")
+    return Profiles("q1", (), copies=(copy, replace(copy, kind=CopyKind.KEYS, filter=None)))
+
+
+def take_copies(data: bytes) -> None:
+    message = decode_message(Packed(data))
+    if isinstance(message, Profiles):
+        for copy in message.copies:
+            serves(copy, copies().copies[0])
+            implies(copy.filter, copies().copies[0].filter)
+
+
 SUBJECTS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], None]]] = {
     "rows": (lambda: encode_rows(some_rows()), take_rows),
     "about": (lambda: encode_about(streams()), take_about),
     "prepare": (lambda: encode_message(prepare()).payload, take_prepare),
+    "copies": (lambda: encode_message(copies()).payload, take_copies),
 }
 
 

@@ -9,16 +9,21 @@ import numpy as np
 import pytest
 
 from node.core.bandwidth import BandwidthMeter
-from node.core.effects import Effect, MeasureStream, ReportStatistics
+from node.core.effects import Effect, MeasureStream, ReportStatistics, Send
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, LinkMeasured, StatisticsRequested, StreamMeasured
+from node.core.limits import Limits
 from node.core.messages import AskProfile, Carry, LinkSeen, Message, Profiles, Refused, Rows, Sync
+from node.core.outbox import Outbox
+from node.core.planning import Planning
 from node.core.profile import profile_of, sample_of
 from node.core.ticks import Span
 from node.core.traffic import Cause, Purpose, Traffic, cause_of
 from node.rpc import link_pb2 as pb
 from node.wire import decode_message, encode_message
 from node.wire.profiles import profiles_in, profiles_out
+from planner.algorithms import CopyKind
+from planner.copies import copy_of
 from planner.sql import parse_query
 from planner.stats import HASH_END, KeySketch, StreamProfile
 from tests.unit.sites import QUERY, TAU_MS, Cluster
@@ -133,6 +138,31 @@ def test_nobody_can_speak_for_the_streams_of_others() -> None:
     assert isinstance(report, ReportStatistics)
     assert list(report.profiles) == ["a"]
     assert report.missing == {"b": "site bow said nothing of it"}
+
+
+def test_a_site_tells_which_copies_of_the_streams_asked_about_run() -> None:
+    sites = cluster()
+    query = parse_query(QUERY, sites.sites["cam"].catalogue)
+    copy = copy_of(query, CopyKind.KEYS, "a", ("key",), "bow")
+    outbox = Outbox("ash")
+    others = (replace(copy, stream="other"), replace(copy, owner="cam"))
+    planning = Planning(TAU_MS, sites.sites["ash"].streams, Limits(), outbox, lambda: (*others, copy))
+    planning.on_ask("cam", AskProfile("cam?1", QUERY, tuple(ref.stream for ref in query.streams)))
+    planning.on_measured(StreamMeasured("cam?1", "a", PROFILE))
+    answers = [effect.message for effect in outbox.take_effects() if isinstance(effect, Send)]
+    assert [answer.copies for answer in answers if isinstance(answer, Profiles)] == [(copy,)]
+
+
+def test_home_reports_the_copies_that_owners_tell_of() -> None:
+    sites = cluster()
+    ask(sites)
+    query = parse_query(QUERY, sites.sites["cam"].catalogue)
+    left, right = (copy_of(query, CopyKind.FULL, alias, (), "cam") for alias in ("a", "b"))
+    sites.say("ash", "cam", Profiles("cam?1", (("a", PROFILE),), copies=(left, right)))
+    sites.say("bow", "cam", Profiles("cam?1", (("b", PROFILE),), copies=(replace(left, holder="bow"),)))
+    (report,) = reported(sites)
+    assert isinstance(report, ReportStatistics)
+    assert report.copies == (left,)
 
 
 # On the wire.

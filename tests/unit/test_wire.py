@@ -338,7 +338,9 @@ def test_damaged_messages_are_refused_or_taken_and_nothing_else(
     survives(decode_message, Packed(payload, others))
 
 
-@pytest.mark.parametrize(("subject", "count"), [("rows", 2_000), ("about", 3_000), ("prepare", 3_000)])
+@pytest.mark.parametrize(
+    ("subject", "count"), [("rows", 2_000), ("about", 3_000), ("prepare", 3_000), ("copies", 3_000)]
+)
 def test_damaged_arrow_bytes_crash_nothing(subject: str, count: int) -> None:
     """In a process of its own: Arrow's readers are C++, where damage can end the process instead of raising."""
     command = [sys.executable, "-m", "tests.unit.fuzz", subject, str(count)]
