@@ -166,6 +166,11 @@ class OwnedCopies:
     def of(self, stream: str) -> list[Owner]:
         return [copy for copy in self._copies.values() if copy.spec.stream == stream]
 
+    def first_fetchable(self, stream: str) -> int | None:
+        """Tuples of the stream from this number on may be fetched for M; None if there is no M of it."""
+        found = [copy.first_live for copy in self.of(stream) if isinstance(copy, MixedOwner)]
+        return min((number for number in found if number is not None), default=None)
+
     def take(self, sealed: SealedRows) -> list[Waiting]:
         """A stream was sealed further: tell those who hold copies of it; who waited for that."""
         woken = []
