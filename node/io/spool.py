@@ -135,12 +135,15 @@ class _Files:
         segment = self.current
         if segment is None or segment.nbytes >= SEGMENT_BYTES_MAX:
             segment = self._new_segment()
-        # What a write before took of rows that it could not take whole is written over.
-        segment.file.seek(segment.nbytes)
         left = memoryview(data)
-        while left:
-            # On a disk that is nearly full a write takes a part, and only the next one fails.
-            left = left[segment.file.write(left) :]
+        try:
+            while left:
+                # On a disk that is nearly full a write takes a part, and only the next one fails.
+                left = left[segment.file.write(left) :]
+        except OSError:
+            # The part is written over by what comes next.
+            segment.file.seek(segment.nbytes)
+            raise
         offset, segment.nbytes = segment.nbytes, segment.nbytes + data.size
         return _Written(segment, offset, data, rows)
 

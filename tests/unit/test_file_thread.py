@@ -11,13 +11,8 @@ from node.io.file_thread import FileThread
 
 
 @contextmanager
-def files(loop: asyncio.AbstractEventLoop, calls: list[int] | None = None) -> Iterator[FileThread]:
-    def call_soon(call: object) -> None:
-        if calls is not None:
-            calls.append(len(calls))
-        loop.call_soon_threadsafe(call)  # type: ignore[arg-type]
-
-    made = FileThread(call_soon)
+def files() -> Iterator[FileThread]:
+    made = FileThread(asyncio.get_running_loop())
     made.start()
     yield made
     made.stop()
@@ -37,7 +32,7 @@ def test_work_is_done_in_order_elsewhere_and_its_results_are_told_on_the_loop() 
             if result == 90:
                 over.set()
 
-        with files(asyncio.get_running_loop()) as thread:
+        with files() as thread:
             for number in range(10):
                 thread.put(lambda number=number: work(number), then)  # type: ignore[misc]
             async with asyncio.timeout(30):
@@ -48,19 +43,19 @@ def test_work_is_done_in_order_elsewhere_and_its_results_are_told_on_the_loop() 
     asyncio.run(test())
 
 
-def test_what_was_done_while_the_loop_was_busy_is_told_in_one_call() -> None:
+def test_what_was_asked_for_at_a_time_is_told_at_a_time() -> None:
     async def test() -> None:
-        calls: list[int] = []
-        begin, over = threading.Event(), asyncio.Event()
-        with files(asyncio.get_running_loop(), calls) as thread:
-            thread.put(begin.wait, lambda _: None)
-            for _ in range(20):
-                thread.put(lambda: None, lambda _: None)
-            thread.put(lambda: None, lambda _: over.set())
-            begin.set()
+        told: list[int] = []
+        over = asyncio.Event()
+        with files() as thread:
+            for number in range(20):
+                thread.put(lambda number=number: number, told.append)  # type: ignore[misc, arg-type]
+            asyncio.get_running_loop().call_soon(lambda: thread.put(lambda: None, lambda _: over.set()))
             async with asyncio.timeout(30):
+                while not told:
+                    await asyncio.sleep(0)
+                assert told == list(range(20))
                 await over.wait()
-        assert len(calls) == 1
 
     asyncio.run(test())
 
@@ -76,7 +71,7 @@ def test_what_goes_wrong_is_told_and_the_next_thing_is_done() -> None:
         def broken() -> None:
             raise ValueError("not a file matter")
 
-        with files(asyncio.get_running_loop()) as thread:
+        with files() as thread:
             thread.put(full, told.append)
             thread.put(broken, told.append)
             thread.put(lambda: 1, told.append)
@@ -90,9 +85,10 @@ def test_what_goes_wrong_is_told_and_the_next_thing_is_done() -> None:
 
 def test_stopping_finishes_what_was_asked_for_even_if_the_loop_is_gone() -> None:
     loop = asyncio.new_event_loop()
-    thread, done = FileThread(loop.call_soon_threadsafe), []
+    thread, done = FileThread(loop), []
+    thread.put(lambda: done.append(0), lambda _: None)
     loop.close()
-    for number in range(5):
+    for number in range(1, 5):
         thread.put(lambda number=number: done.append(number), lambda _: None)  # type: ignore[misc]
     thread.start()
     thread.stop()

@@ -57,7 +57,7 @@ class Driven:
 
     def __init__(self, folder: Path) -> None:
         self.stack = Heard()
-        self.files = FileThread(asyncio.get_running_loop().call_soon_threadsafe)
+        self.files = FileThread(asyncio.get_running_loop())
         self.files.start()
         self.queries = Queries("cam", folder / "queries", self.files)
         self.runner = Runner(self.stack, Clock(), self.queries, LateFiles(folder / "late"), self.files)
