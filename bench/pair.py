@@ -190,8 +190,15 @@ class Pair:
         """Raises BenchError if a daemon has ended."""
         for site, process in self._processes.items():
             if process.poll() is not None:
-                said = (self._folder / f"{site}.log").read_text(errors="replace").strip().splitlines()[-3:]
+                said = self._said(site).strip().splitlines()[-3:]
                 raise BenchError(f"the daemon of {site} ({self._release.name}) ended: {' '.join(said)}")
+
+    def say(self, text: str) -> bool:
+        """Whether both daemons have logged this."""
+        return all(text in self._said(site) for site in self._processes)
+
+    def _said(self, site: str) -> str:
+        return (self._folder / f"{site}.log").read_text(errors="replace")
 
     # -- queries --------------------------------------------------------------------------------
 

@@ -27,11 +27,11 @@ from typing import TypeVar
 
 from bench.generate import write_pair
 from bench.queries_report import write_report
-from bench.query_data import BURST_S, burst_streams, steady_streams
+from bench.query_data import burst_streams, steady_streams
 from bench.query_results import DURABLE, FORCED, NULL_LOG, PLANNED, Results
 from bench.query_runs import Pace, climb, full_speed, hold
 from bench.query_set import WINDOW_MS, make_queries
-from bench.releases import FIRST, NOW, Release, ReleaseError, first_release, now
+from bench.releases import FIRST, NOW, Release, ReleaseError, commit_of, first_release, now
 from bench.sites import BenchError
 from bench.throughput import MATCH_RATE, PAYLOAD_BYTES, ROWS_PER_SECOND, expected_join
 from demo.ports import free_ports
@@ -40,11 +40,11 @@ from planner.errors import NarrowsError
 FOLDER = Path(__file__).parent / "results"
 #: Makes a daemon keep no log. For this comparison only: nothing survives a crash then.
 NULL_LOG_ENVIRONMENT = {"NARROWS_LOG": "none"}
+#: What such a daemon logs. Without it nothing would be compared, and the table would not show that.
+NULL_LOG_SAID = "keeps no log"
 RATE, LIVE_RATE = 300, 10_000
 TAU_MS, MANY_TAU_MS, MEMORY_TAU_MS = 100, 250, 250
 COUNTS = (1, 10, 20)
-#: Quiet time after the burst, to look at the memory in.
-HOLD_S = 15
 #: All of the burst is in every window, whichever it is.
 MEMORY_WINDOW_MS = (400_000, 800_000)
 MEASURES = ("climbs", "many", "memory", "full-speed", "durable")
@@ -62,11 +62,14 @@ class Scale:
     memory_rows: int
     memory_queries: int
     memory_first: int
+    #: The burst, and quiet time after it to look at the memory in.
+    burst_s: int
+    hold_s: int
     full_rows: int
 
 
-FULL = Scale(3, Pace(WINDOW_MS[1] // 1_000, 5, 15, 0.2), 100, 1_000_000, 100, 10, 1_000_000)
-QUICK = Scale(1, Pace(3, 2, 4, 0.2), 100, 100_000, 30, 5, 100_000)
+FULL = Scale(3, Pace(WINDOW_MS[1] // 1_000, 5, 15, 0.2), 100, 1_000_000, 100, 10, 20, 15, 1_000_000)
+QUICK = Scale(1, Pace(3, 1, 3, 0.15), 100, 100_000, 10, 3, 5, 6, 100_000)
 
 
 @dataclass
@@ -130,9 +133,8 @@ class Bench:
         """1 query and many over a large window."""
         scale = self.scale
         lead_s = round(5 + scale.memory_queries * scale.pace.issue_s)
-        burst = burst_streams(scale.memory_rows, lead_s, HOLD_S)
+        burst = burst_streams(scale.memory_rows, lead_s, scale.burst_s, scale.hold_s)
         queries = make_queries(scale.memory_queries, MEMORY_WINDOW_MS)
-        print(f"          a burst of {scale.memory_rows:,} rows in {BURST_S} s", file=sys.stderr, flush=True)
         for most in (False, True):
             counts = {FIRST: scale.memory_first if most else 1, NOW: scale.memory_queries if most else 1}
             found = self.in_turns(
@@ -161,12 +163,12 @@ class Bench:
         tables = steady_streams(LIVE_RATE, pace.seconds((1,)), TAU_MS)
         here = next(release for release in self.releases if release.name == NOW)
         for number in range(self.scale.repeat):
-            for log, environment in ((DURABLE, {}), (NULL_LOG, NULL_LOG_ENVIRONMENT)):
+            for log, environment, said in ((DURABLE, {}, ""), (NULL_LOG, NULL_LOG_ENVIRONMENT, NULL_LOG_SAID)):
                 found = self.attempt(
                     f"{LIVE_RATE:,} tuples/s, {log}, {number + 1} of {self.scale.repeat}",
                     here,
-                    lambda release, folder, environment=environment: climb(  # type: ignore[misc]
-                        release, folder, tables, TAU_MS, queries, (1,), pace, environment=environment
+                    lambda release, folder, environment=environment, said=said: climb(  # type: ignore[misc]
+                        release, folder, tables, TAU_MS, queries, (1,), pace, environment=environment, must_say=said
                     ),
                 )
                 self.results.durable.setdefault(log, []).extend(found)
@@ -190,7 +192,8 @@ def main() -> int:
         for measure in given.only or MEASURES:
             getattr(bench, measure.replace("-", "_"))()
         results.seconds = time.monotonic() - bench.began_s
-    print(write_report(given.folder, releases, results))
+        commits = {release.name: commit_of(release) for release in releases}
+    print(write_report(given.folder, commits, results))
     print(f"took {results.seconds:,.0f} s in {bench.runs} runs; written: {given.folder}/queries.md, queries.json")
     return 1 if results.wrong_now() else 0
 

@@ -15,7 +15,6 @@ _MATCH_RATE, _REPEATS = 0.2, 2.0
 _WINDOW_MS = 12_500
 #: So few tuples cost nothing.
 QUIET_PER_S = 10
-BURST_S = 20
 #: Tuples of the burst are narrower: it is their number that matters.
 _BURST_WIDTH = 100
 
@@ -41,12 +40,12 @@ class Burst:
     end_ms: int
 
 
-def burst_streams(rows: int, lead_s: int, hold_s: int) -> Burst:
+def burst_streams(rows: int, lead_s: int, burst_s: int, hold_s: int) -> Burst:
     """``lead_s`` to issue queries in, and ``hold_s`` after the burst to look at what they keep."""
     rng = np.random.default_rng([SEED, rows])
-    lead_ms, end_ms = 1_000 * lead_s, 1_000 * (lead_s + BURST_S)
+    lead_ms, end_ms = 1_000 * lead_s, 1_000 * (lead_s + burst_s)
     keys = rng.integers(1, 2**40, rows // 2)
-    quiet = [rng.integers(lead_ms, end_ms + 1_000 * hold_s, QUIET_PER_S * (BURST_S + hold_s)) for _ in STREAMS]
+    quiet = [rng.integers(lead_ms, end_ms + 1_000 * hold_s, QUIET_PER_S * (burst_s + hold_s)) for _ in STREAMS]
     times = {"a": quiet[0], "b": np.concatenate([quiet[1], rng.integers(lead_ms, end_ms, rows)])}
     tables = {}
     for place, (name, ts) in enumerate(times.items()):

@@ -69,15 +69,18 @@ def climb(
     pace: Pace,
     algorithm: str = "",
     environment: Mapping[str, str] | None = None,
+    must_say: str = "",
 ) -> Climb:
     """Measure with the first of ``counts`` queries, add more, measure again, and count the rows at the end.
 
     Streams keep what they had, so that every query answers from their beginning, and how long issuing takes changes
-    nothing about its rows.
+    nothing about its rows. ``must_say`` is what both daemons have to log if they obey the environment.
     """
     retain_s = pace.seconds(counts) if counts[-1] > 1 else 0
     pair = Pair(release, folder, tables, tau_ms, retain_s=retain_s, environment=environment)
     with pair:
+        if must_say and not pair.say(must_say):
+            raise BenchError(f"{release.name} with {environment} requires daemons that log {must_say!r}; they do not")
         stretches, issue_s = [], 0.0
         for step, (before, count) in enumerate(zip((0, *counts), counts, strict=False)):
             began_s = time.monotonic()
