@@ -33,6 +33,10 @@ _POLL_S = 0.1
 _ENDED = {"completed", "failed", "dropped"}
 
 
+class StreamsEndedError(BenchError):
+    """Something took so long that there was nothing left to measure."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """What both daemons had counted at a moment."""
@@ -246,7 +250,7 @@ class Pair:
     # -- figures --------------------------------------------------------------------------------
 
     def sample(self) -> Sample:
-        """Both daemons, now."""
+        """Both daemons, now. Raises StreamsEndedError if it is too late to measure."""
         infos = self._infos()
         statuses: dict[str, pb.StatusReply] = {}
         for site, answer in ask_all(self._clients).items():
@@ -262,7 +266,8 @@ class Pair:
         streams = [stream for status in statuses.values() for stream in status.streams]
         over = [stream.name for stream in streams if stream.state == "ended"]
         if over:
-            raise BenchError(f"streams require to go on while they are measured; {', '.join(over)} ended")
+            text = f"streams require to go on while they are measured; {', '.join(over)} ended"
+            raise StreamsEndedError(f"{self._release.name}: {text}")
         return Sample(
             time.monotonic(),
             {site: status.cpu_seconds for site, status in statuses.items()},
