@@ -166,11 +166,11 @@ def _latency_line(results: Results) -> Line:
         behind = results.behind_s(side)
         text = said(results.p99_ms(side), "{:,.0f} ms")
         late = behind is not None and behind > _BEHIND_S_MAX
-        texts.append(f"{text}, and {behind:.1f} s behind the clock" if late else text)
+        texts.append(results.too_slow.get(side) or (f"{text}, and {behind:.1f} s behind the clock" if late else text))
     p99, behind = results.p99_ms(NOW), results.behind_s(NOW)
     met = None if p99 is None or behind is None else p99 <= 500 and behind <= _BEHIND_S_MAX
-    measure = "100 queries live on two sites, tau 250 ms: p99 emit latency"
-    return Line(measure, texts[0], texts[1], "at most 500 ms", met)
+    measure = f"{results.many_queries} queries live on two sites, tau 250 ms: p99 emit latency"
+    return Line(measure, texts[0], texts[1], "at most 500 ms", False if NOW in results.too_slow else met)
 
 
 def said(value: float | None, form: str) -> str:

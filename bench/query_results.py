@@ -21,6 +21,7 @@ class Results:
     quick: bool
     #: The machine's load average before anything was started.
     load: float
+    many_queries: int
     memory_rows: int
     full_rows: int
     climbs: dict[tuple[str, str], list[Climb]] = field(default_factory=dict)
@@ -28,6 +29,8 @@ class Results:
     held: dict[str, list[Held]] = field(default_factory=dict)
     full_speed: dict[str, list[FullSpeed]] = field(default_factory=dict)
     durable: dict[str, list[Climb]] = field(default_factory=dict)
+    #: Sides that could not run many queries at all, and what was tried.
+    too_slow: dict[str, str] = field(default_factory=dict)
     #: Runs that came to nothing.
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0

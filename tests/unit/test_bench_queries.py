@@ -168,7 +168,7 @@ def _held(queries: int, mib: int) -> Held:
 
 def _results(load: float = 0.1) -> Results:
     steps = (_stretch(1, 0.1, 100.0), _stretch(10, 0.3, 250.0))
-    results = Results(False, load, 1_000_000, 1_000_000)
+    results = Results(False, load, 100, 1_000_000, 1_000_000)
     results.climbs = {
         (FIRST, PLANNED): [_climb(*steps, _stretch(20, 0.87, 2000.0))],
         (NOW, PLANNED): [_climb(*steps, _stretch(20, cpu, 2000.0)) for cpu in (0.2, 0.3, 9.0)],
@@ -206,8 +206,14 @@ def test_latency_is_not_met_by_daemons_that_fall_behind_the_clock() -> None:
     assert (line.now, line.met) == ("300 ms, and 4.0 s behind the clock", False)
 
 
+def test_many_queries_that_could_not_be_run_are_a_miss_and_said_so() -> None:
+    results = Results(False, 0.0, 100, 1, 1, too_slow={NOW: "too slow: 100 queries did not run within 90 s"})
+    line = _line(results, "100 queries")
+    assert (line.now, line.met) == ("too slow: 100 queries did not run within 90 s", False)
+
+
 def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
-    assert all(line.met is None for line in table(Results(False, 0.0, 1, 1)))
+    assert all(line.met is None for line in table(Results(False, 0.0, 1, 1, 1)))
 
 
 def test_a_page_made_under_load_says_so() -> None:
