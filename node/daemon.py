@@ -131,7 +131,7 @@ async def _live(
     stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, limits)
     late = LateFiles(config.late_dir)
     closing.callback(late.close)
-    files = FileThread(asyncio.get_running_loop().call_soon_threadsafe)
+    files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(files.stop)
     queries = Queries(site, folder, files, limits)

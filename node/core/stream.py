@@ -130,6 +130,11 @@ class StreamState:
             self._newest_ts = int(sealed.ts[-1]) + 1
 
     @property
+    def log_begin(self) -> int:
+        """The first tick that the log has."""
+        return self._log[0].first if self._log else self.fed
+
+    @property
     def earliest(self) -> int:
         """The first tick from which on a new query can have everything: what is retained, or from now on."""
         if not self._retain:

@@ -256,6 +256,8 @@ class Arrangements:
             if isinstance(arrangement, OwnedCopy):
                 self.owned.settle(arrangement)  # type: ignore[arg-type]
             elif arrangement.leases:
+                if isinstance(arrangement, RowTable):
+                    arrangement.floor = self.owned.first_fetchable(arrangement.stream)
                 arrangement.settle()
         trimmable, self._trimmable = self._trimmable, {}
         for stream in trimmable:

@@ -33,7 +33,7 @@ class FullHolder(HeldCopy):
 
     def __init__(self, work: Work, number: int, spec: RunningCopy, schema: pa.Schema, tau: int, tick: int) -> None:
         super().__init__(number, spec, tau, tick)
-        self.table = RowTable(work, self.name, columns_schema(schema, spec.columns), tau, tick)
+        self.table = RowTable(work, self.name, spec.stream, columns_schema(schema, spec.columns), tau, tick)
         self.table.filter = spec.filter
         self.progress = self.table.progress
         self._schema = timed_schema(schema, spec.columns)

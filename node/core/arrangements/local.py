@@ -47,7 +47,7 @@ class LocalTables:
     def _open(self, stream: str, tick: int, first: int) -> RowTable:
         state = self._streams[stream]
         self._count += 1
-        table = RowTable(self._work, f"{stream}/{self._count}", state.info.schema, state.tau, tick, first)
+        table = RowTable(self._work, f"{stream}/{self._count}", stream, state.info.schema, state.tau, tick, first)
         self._tables[stream].append(table)
         return table
 

@@ -96,6 +96,11 @@ class MixedOwner(CountedCopy):
         times = encode_ints(ts) if counted else b""
         self._send(times, encode_rows(take_batch(rows.select(list(spec.keys)), born)), self.dead(), pushed, post)
 
+    @property
+    def first_live(self) -> int | None:
+        """The number in the stream of the oldest tuple that a Fetch may ask for."""
+        return int(self._numbers.values[0]) if len(self._numbers) else None
+
     def dead(self) -> I64:
         dead = super().dead()
         gone = self._numbers.pop(self.ordinals.first - self._first_number)

@@ -7,6 +7,7 @@ may use forget nothing: the query may begin with what is newest now.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -116,6 +117,9 @@ class OwnedCopies:
             got = f"{message.copy} of {spec.stream}"
             raise PeerProtocolError(f"a copy requires a new number and a stream of this site; got {got}")
         _check_columns(spec, stream.info.schema)
+        if (message.query_id, message.need) not in self._claims:
+            # That query is over, so its past may be gone. Whoever else uses the copy sees nothing that is not logged.
+            message = replace(message, tick=max(message.tick, stream.log_begin))
         copy = self._new(peer, message, stream)
         self._copies[place] = copy
         for claim in self._claims.values():
@@ -161,6 +165,11 @@ class OwnedCopies:
 
     def of(self, stream: str) -> list[Owner]:
         return [copy for copy in self._copies.values() if copy.spec.stream == stream]
+
+    def first_fetchable(self, stream: str) -> int | None:
+        """Tuples of the stream from this number on may be fetched for M; None if there is no M of it."""
+        found = [copy.first_live for copy in self.of(stream) if isinstance(copy, MixedOwner)]
+        return min((number for number in found if number is not None), default=None)
 
     def take(self, sealed: SealedRows) -> list[Waiting]:
         """A stream was sealed further: tell those who hold copies of it; who waited for that."""

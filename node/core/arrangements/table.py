@@ -25,8 +25,11 @@ from planner.model import Expr
 class RowTable:
     """``schema`` has the columns of the stream, or those that the copy has, by the stream's names for them."""
 
-    def __init__(self, work: Work, name: str, schema: pa.Schema, tau: int, frontier: int, first: int = 0) -> None:
+    def __init__(
+        self, work: Work, name: str, stream: str, schema: pa.Schema, tau: int, frontier: int, first: int = 0
+    ) -> None:
         self.name = name
+        self.stream = stream
         self.schema = pa.schema([pa.field(field.name, field.type) for field in schema])
         #: The filter that its rows have passed; None if they are all there.
         self.filter: Expr | None = None
@@ -39,6 +42,8 @@ class RowTable:
         #: Questions under way, and the first number that their answers may have: from there on nothing is forgotten.
         self._holds: dict[int, int] = {}
         self._passing: dict[Expr, Passing] = {}
+        #: Copies may still be asked for rows from this number on, whatever leases say; None if there are no such copies.
+        self.floor: int | None = None
         self._is_new = True
         self._indexes: dict[tuple[str, ...], int] = {}
 
@@ -143,6 +148,8 @@ class RowTable:
             if lease.reach.count is not None:
                 at = self._number_at(lease.passed_ts(self.progress))
                 found.append(int(self._back(lease.reach, np.array([at], np.int64))[0]))
+        if self.floor is not None:
+            found.append(self.floor)
         return min([*found, *self._holds.values()])
 
     def hold(self, op_id: int, low: int) -> None:

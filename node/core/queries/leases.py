@@ -135,7 +135,7 @@ class QueryLeases:
         need = self._shape.need_of(step)
         if need is not None and step.source == self._site:
             copy = self._copies[need.number]
-            lease = next(lease for held, lease in self._held if held is copy and lease.keys == step.keys)
+            lease = self._lease_of(copy, step)
             if isinstance(copy, FullHolder):
                 return copy.table, lease
             assert isinstance(copy, ReducedHolder | MixedHolder | KeysHolder)
@@ -143,12 +143,14 @@ class QueryLeases:
         if step.owner != self._site or not step.looks_at_owner:
             return None, None
         table = self._tables[step.hop.alias]
-        lease = next(
-            lease
-            for held, lease in self._held
-            if held is table and lease.keys == step.keys and lease.reach.alias == step.hop.alias
+        return table, self._lease_of(table, step)
+
+    def _lease_of(self, arrangement: Leased, step: StepShape) -> Lease:
+        """A stream under two names may have both leases on one arrangement."""
+        wanted = (step.hop.alias, step.keys)
+        return next(
+            lease for held, lease in self._held if held is arrangement and (lease.reach.alias, lease.keys) == wanted
         )
-        return table, lease
 
     def heads_at(self, table: RowTable) -> list[str]:
         """The heads whose walks start with the batches of a table."""
