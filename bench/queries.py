@@ -32,7 +32,7 @@ from bench.query_data import burst_streams, steady_streams
 from bench.query_results import DURABLE, FORCED, NULL_LOG, PLANNED, Results
 from bench.query_runs import Climb, Pace, climb, full_speed, hold
 from bench.query_set import WINDOW_MS, make_queries
-from bench.releases import FIRST, NOW, Release, ReleaseError, commit_of, first_release, now
+from bench.releases import NOW, Release, ReleaseError, commit_of, first_release, now
 from bench.sites import BenchError
 from bench.throughput import MATCH_RATE, PAYLOAD_BYTES, ROWS_PER_SECOND, expected_join
 from demo.ports import free_ports

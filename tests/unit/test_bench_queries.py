@@ -216,6 +216,10 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
     assert all(line.met is None for line in table(Results(False, 0.0, 1, 1, 1, 1)))
 
 
+def test_a_quick_run_neither_meets_nor_misses_anything() -> None:
+    assert all(line.met is None for line in table(replace(_results(), quick=True)))
+
+
 def test_a_page_made_under_load_says_so() -> None:
     assert UNDER_LOAD in report(_results(load=0.8), COMMITS)
     assert UNDER_LOAD not in report(_results(load=0.6), COMMITS)
