@@ -54,11 +54,12 @@ from node.storage.stream_logs import LogEffect, StreamLogs
 from planner.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
 from planner.model import StreamInfo, TimeUnit
 from planner.sql import parse_query
+from tests.sim.copies import CopyJudge
 from tests.sim.disk import SimulatedDisk
 from tests.sim.queries import QuerySpec
 from tests.sim.reference_engine import ReferenceEngine
-from tests.sim.replicas import ReplicaChecker
 from tests.sim.scenario import Fault, Scenario, StreamData
+from tests.sim.views import Views
 
 START_US = 1_800_000_000_000_000
 DEADLINE_US = 3_600_000_000
@@ -160,7 +161,8 @@ class World:
         self.now_us = START_US
         self.story: list[str] = []
         self.counts: dict[str, int] = {}
-        self.replicas = ReplicaChecker(scenario)
+        self.views = Views(scenario)
+        self.copies = CopyJudge(self.views)
         self._rng = random.Random(scenario.seed ^ 0x5EED)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._tie = 0
@@ -260,8 +262,8 @@ class World:
                 raise SimulationError(f"not finished after {DEADLINE_US / 1e6:.0f} virtual seconds: {self._where()}")
             action()
         self._check_nothing_is_left()
-        self.counts["replica checks"] = self.replicas.checks
-        self.counts["tuples sent to W' and M"] = self.replicas.tuples_sent
+        self.counts["copy checks"] = self.copies.checks
+        self.counts["tuples sent to copies"] = self.copies.tuples_sent
         self.counts["halves shared by queries"] = len(self._shared)
         virtual_us = self.now_us - START_US
         probes = [counts for node in self._nodes.values() for counts in node.site.probe_counts()]
@@ -302,7 +304,7 @@ class World:
             if data.site == site:
                 self._aside.pop(data.name, None)
         self._start(site)
-        self.replicas.forget(site)
+        self.copies.forget(site)
         for pair in self._pairs():
             if site in pair:
                 self._break(pair, "the daemon died")
@@ -481,7 +483,7 @@ class World:
             self._shared |= {
                 (site, copy.query_id, copy.kind) for copy in self._nodes[site].site.copy_statuses() if copy.users
             }
-            self.replicas.check(site, self._nodes[site].site, self._engines[site])
+            self.copies.check(site, self._nodes[site].site, self._engines[site])
 
     def _perform(self, site: str, outputs: Iterable[Output]) -> None:  # noqa: C901
         ops: list[RunOp] = []
@@ -563,7 +565,7 @@ class World:
             if isinstance(outcome, Exception):
                 raise SimulationError(f"{site}: {type(effect.op).__name__} failed: {outcome}") from outcome
             if isinstance(effect.op, Append):
-                self.replicas.appended(site, effect.op.table, effect.op.rows)
+                self.copies.appended(site, effect.op.table, effect.op.rows)
             if isinstance(effect.op, Question):
                 answered = max(self.now_us + self._delay(), self._engine_us.get(site, 0))
                 self._engine_us[site] = answered
