@@ -118,7 +118,9 @@ class CopyJudge:
 
     def _check_table(self, table: RowTable, view: View, engine: Engine) -> None:
         _check_times(table.name, table._ordinals, view, table.frontier)
-        live, columns = view.between(table.kept_from, table.frontier), tuple(table.schema.names)
+        columns = tuple(table.schema.names)
+        # Of one that is to be filled from the log the numbers are not known before its first batch.
+        live = [] if table._is_new else view.between(table.kept_from, table.frontier)
         for keys in table.keys:
             found = self._found(engine, table.name, keys, columns, view, table.kept_from)
             wanted = [(number, item) for number, item in enumerate(live, max(0, table.kept_from))]
