@@ -7,7 +7,7 @@ SECONDS ?= 600
 SEED ?= 1
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo test lint sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-spark proto clean help
+.PHONY: setup demo test lint sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
 
 help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench-halves  processor time of a tick over the size of the window: bench/results/halves.md"
 	@echo "make bench-planner planning: greedy over exhaustive, time to plan, trees: bench/results/planner.md"
 	@echo "make bench-plans   the plan that is chosen beside forced ones, real daemons, by bytes: bench/results/plans.md"
+	@echo "make bench-queries many queries beside one, the first release beside this tree: bench/results/queries.md"
 	@echo "make bench-spark   a tick on Spark over window and batch, its floor, Structured Streaming: bench/results/spark.md"
 	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
 
@@ -75,6 +76,9 @@ bench-planner: $(STAMP)-bench
 
 bench-plans: setup
 	$(BIN)/python -m bench.plans
+
+bench-queries: setup
+	$(BIN)/python -m bench.queries
 
 bench-spark: $(STAMP)-bench
 	$(BIN)/python -m bench.spark

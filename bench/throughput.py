@@ -74,7 +74,7 @@ def main() -> int:
         print(f"making 2 x {given.rows:,} tuples in {data}", flush=True)
         first, second = free_ports(2)
         write_pair(data, given.rows, ROWS_PER_SECOND, MATCH_RATE, PAYLOAD_BYTES, ports=(first, second))
-        expected = _expected(data)
+        expected = expected_join(data)
         print(f"the oracle expects {expected.num_rows:,} rows", flush=True)
         runs = [_measured(system, data, expected) for _ in range(given.repeat) for system in systems]
     except BenchError as error:
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _expected(data: Path) -> pa.Table:
+def expected_join(data: Path) -> pa.Table:
     """The rows of the join by brute force."""
     window: Window = ("range", WINDOW_MS * 1_000)
     left, right = (

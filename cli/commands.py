@@ -49,13 +49,13 @@ _WIDTH_MIN, _WIDTH_PIPED = 80, 160
 
 
 def _node(options: argparse.Namespace) -> int:
-    from node.daemon import serve  # noqa: PLC0415 - only this command needs a server
+    from node.daemon import ServeOptions, serve  # noqa: PLC0415 - only this command needs a server
 
     config = with_engine(load_cluster(options.config), options.engine)
     check_spark([config.site(options.site)])
     level = logging.DEBUG if options.verbose else logging.INFO
     logging.basicConfig(level=level, format=f"%(asctime)s {options.site} %(levelname)s %(message)s", stream=sys.stderr)
-    serve(config, options.site, options.speed, options.with_parent)
+    serve(config, options.site, ServeOptions(options.speed, options.with_parent, logged=not options.no_log))
     return 0
 
 

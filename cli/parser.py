@@ -110,6 +110,8 @@ def _node(commands: Commands) -> None:
     add_config_option(command)
     _speed_option(command)
     add_engine_option(command)
+    text = "keep no log of the streams: for runs that nobody continues"
+    command.add_argument("--no-log", action="store_true", help=text)
     command.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     command.add_argument("--verbose", action="store_true", help="say more")
 

@@ -157,5 +157,4 @@ def _replica(site: str, replica: pb.ReplicaStatus) -> dict[str, Any]:
         "keys": replica.keys,
         "tuples": replica.tuples,
         "memory_bytes": replica.nbytes,
-        "restarts": replica.restarts,
     }

@@ -138,7 +138,7 @@ def _replicas(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRep
     if not rows:
         return
     columns = ("site", "query", "replica of", "kind", "half", "other site", ">keys", ">full tuples", ">memory")
-    out = table("Replicas", *columns, "sealed to", ">restarts")
+    out = table("Replicas", *columns, "sealed to")
     for site, replica in rows:
         out.add_row(
             site,
@@ -151,7 +151,6 @@ def _replicas(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRep
             f"{replica.tuples:,}",
             size_text(replica.nbytes),
             tick_time(replica.frontier, tau_ms),
-            f"{replica.restarts:,}",
         )
     console.print(out)
 

@@ -163,6 +163,11 @@ class Stack:
         out, self._out = self._out, []
         return out
 
+    @property
+    def resting(self) -> bool:
+        """Whether no query runs here: then nothing is due within a fraction of a second."""
+        return not self.site.runs
+
     def _send(self, link: Link, effect: Send, events: list[Event]) -> None:
         first = link.next_part
         news = link.send(kind_of(effect.message), *encode_message(effect.message))

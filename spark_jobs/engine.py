@@ -83,18 +83,16 @@ class SparkEngine:
     def run(self, ops: Sequence[Op]) -> list[Outcome]:
         """Perform the operations, in one job if there is a question; for each of them what became of it."""
         with self._lock:
-            turn = self._turn
-            taken = [self._take(turn, op) for op in ops]
-            failed: dict[int, Exception] = {}
-            if turn.asking or turn.nbytes >= PENDING_BYTES_MAX:
-                failed = self._perform(turn)
-        return [failed.get(each.number) or _whole(each) if isinstance(each, Asked) else each for each in taken]
+            taken = [self._take(op) for op in ops]
+            if self._turn.asking:
+                self._perform()
+        return [_whole(each) if isinstance(each, Asked) else each for each in taken]
 
     def flush(self) -> None:
         """Bring the workers what waits for a question."""
         with self._lock:
             if not self._turn.empty:
-                self._perform(self._turn)
+                self._perform()
 
     def rows(self, table: str) -> int:
         """Live rows of a table, as of the last job."""
@@ -134,17 +132,18 @@ class SparkEngine:
         # At once, because another thread may open and close some.
         return list(self._table(who, name).stores.values())
 
-    def _take(self, turn: Turn, op: Op) -> Asked | Exception | None:
+    def _take(self, op: Op) -> Asked | Exception | None:
         """Put an operation into the turn: the question that it is, or why it is refused."""
         try:
             if isinstance(op, Question):
-                return self._ask(turn, op)
-            self._change(turn, op)
+                return self._ask(op)
+            self._change(op)
+            self._relieve()
         except Exception as error:  # whatever it is, other operations go on
             return error
         return None
 
-    def _change(self, turn: Turn, op: Change) -> None:
+    def _change(self, op: Change) -> None:
         match op:
             case OpenTable():
                 if op.table in self._tables:
@@ -152,55 +151,68 @@ class SparkEngine:
                 checks.check_table(op)
                 self._tables[op.table] = SplitTable(op.schema)
             case OpenIndex():
-                self._open_index(turn, op)
+                self._open_index(op)
             case CloseIndex():
                 table = self._table("close index", op.table)
                 checks.check_opened("close index", op.table, op.keys, table.indexes)
                 del table.indexes[op.keys]
-                _close_unused(turn, table)
+                self._close_unused(table)
             case Append():
-                self._append(turn, op)
+                self._append(op)
             case Expire():
                 table = self._table("expire", op.table)
                 table.before = max(table.before, op.before)
                 for store in table.stores.values():
-                    turn.expire(store, op.before)
+                    self._turn.expire(store, op.before)
             case CloseTable():
                 for store in self._stores_of("close", op.table):
-                    turn.close(store)
+                    self._turn.close(store)
                 del self._tables[op.table]
 
-    def _open_index(self, turn: Turn, op: OpenIndex) -> None:
+    def _open_index(self, op: OpenIndex) -> None:
         table = self._whole_table("open index", op.table)
         checks.check_index(op, table.schema, table.indexes)
         if op.keys not in table.stores:
-            others = list(table.stores.values())
-            made = self._new_store(turn, table, op.keys)
-            for rows in others[0].chunks(self._job) if others else ():
-                self._put(turn, table, made, rows)
+            self._fill(table, op.keys, list(table.stores.values()))
         table.indexes[op.keys] = None
-        _close_unused(turn, table)
+        self._close_unused(table)
 
-    def _new_store(self, turn: Turn, table: SplitTable, keys: Keys) -> Store:
+    def _fill(self, table: SplitTable, keys: Keys, others: Sequence[Store]) -> None:
+        """A new store with all that the others have."""
+        if others and others[0].log.nbytes >= PENDING_BYTES_MAX:
+            # It will take several jobs; none of them may forget a part of the log that is still to be read.
+            self._perform()
+        through = self._job
+        made = self._new_store(table, keys)
+        for rows in others[0].chunks(through) if others else ():
+            self._put(table, made, rows)
+            self._relieve()
+
+    def _close_unused(self, table: SplitTable) -> None:
+        for store in table.unused:
+            del table.stores[store.keys]
+            self._turn.close(store)
+
+    def _new_store(self, table: SplitTable, keys: Keys) -> Store:
         self._opened += 1
         uid = str(self._opened)
         opening = OpenTable(uid, table.schema), OpenIndex(uid, keys)
         store_log = StoreLog(self._folder / f"store-{uid}", self._partitions)
         store = table.stores[keys] = self._known[uid] = Store(uid, keys, opening, store_log, self._job)
-        turn.open(store)
+        self._turn.open(store)
         if table.before > LEAST:
-            turn.expire(store, table.before)
+            self._turn.expire(store, table.before)
         return store
 
-    def _append(self, turn: Turn, op: Append) -> None:
+    def _append(self, op: Append) -> None:
         table = self._whole_table("append", op.table)
         checks.check_append(op.table, table.schema, op.rows)
         if not table.stores:
-            self._new_store(turn, table, ())
+            self._new_store(table, ())
         for store in table.stores.values():
-            self._put(turn, table, store, op.rows)
+            self._put(table, store, op.rows)
 
-    def _put(self, turn: Turn, table: SplitTable, store: Store, rows: pa.RecordBatch) -> None:
+    def _put(self, table: SplitTable, store: Store, rows: pa.RecordBatch) -> None:
         """Append rows to a store: to the log, and to what its partitions are told."""
         for number, places in enumerate(split_table(rows, store.keys, self._partitions)):
             if not len(places):
@@ -213,9 +225,9 @@ class SparkEngine:
                 # A part of the rows is there. Nobody shall take it for all of them.
                 table.broken = f"the log of appends could not be written: {error}"
                 raise
-            turn.append(number, store, body)
+            self._turn.append(number, store, body)
 
-    def _ask(self, turn: Turn, op: Question) -> Asked:
+    def _ask(self, op: Question) -> Asked:
         who = "probe" if isinstance(op, Probe) else "find"
         table = self._whole_table(who, op.table)
         checks.check_opened(who, op.table, op.keys, table.indexes)
@@ -228,26 +240,29 @@ class SparkEngine:
         # Without keys, every partition has something to say to every row.
         everywhere = [np.arange(rows.num_rows)] * self._partitions
         split = split_by_key(columns, self._partitions) if columns else everywhere
-        return turn.ask(without_rows(op, table.stores[op.keys].uid), schema, rows, split)
+        return self._turn.ask(without_rows(op, table.stores[op.keys].uid), schema, rows, split)
 
     # --- running it
 
-    def _perform(self, turn: Turn) -> dict[int, Exception]:
-        """Run the job; the questions that failed, with the reasons."""
-        failed: dict[int, Exception] = {}
+    def _relieve(self) -> None:
+        """Bring the workers what waits, if it is much."""
+        if self._turn.nbytes >= PENDING_BYTES_MAX:
+            self._perform()
+
+    def _perform(self) -> None:
+        """Run the job: its questions have their answers then, or the reason why not."""
+        turn = self._turn
         try:
             job = Job(self._job, turn.work(), _CatchUp(self._job, list(self._known.values()), self.catch_ups))
             self._run_job(job)
             for partition, answer in sorted(job.answers.items()):
-                reasons, sizes = turn.sort(partition, answer)
-                failed |= {number: RuntimeError(reason) for number, reason in reasons.items()}
-                for uid, size in sizes.items():
+                for uid, size in turn.sort(partition, answer).items():
                     self._known[uid].note(partition, size)
         except Exception as error:
             log.warning("job %d is given up: %s", self._job, error)
-            failed = dict.fromkeys(turn.asking, error)
+            for asked in turn.asking.values():
+                asked.failed = error
         self._advance(turn)
-        return failed
 
     def _advance(self, turn: Turn) -> None:
         """The job is over: nobody will ask for the state before it again."""
@@ -298,7 +313,7 @@ class SparkEngine:
             with self._lock:
                 idle = time.monotonic() - self._last_s > WARM_EVERY_S
                 if self._known and idle and not self._stopped.is_set():
-                    self._perform(self._turn)
+                    self._perform()
 
 
 class _CatchUp:
@@ -329,13 +344,9 @@ class _CatchUp:
         yield Message(("expired", [(store.uid, before) for store, before in self._stores]))
 
 
-def _close_unused(turn: Turn, table: SplitTable) -> None:
-    for store in table.unused:
-        del table.stores[store.keys]
-        turn.close(store)
-
-
 def _whole(asked: Asked) -> Outcome:
+    if asked.failed is not None:
+        return asked.failed
     try:
         return asked.whole()
     except Exception as error:  # too much for one batch, for instance

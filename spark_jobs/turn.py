@@ -26,6 +26,8 @@ class Asked:
     #: Which of its rows each partition was asked for.
     places: dict[int, I64] = field(default_factory=dict)
     answers: dict[int, pa.RecordBatch] = field(default_factory=dict)
+    #: Why it has no answer, if so.
+    failed: Exception | None = None
 
     def whole(self) -> pa.RecordBatch:
         """The answers of all partitions as one, in their order."""
@@ -88,14 +90,17 @@ class Turn:
         """What each partition has to do."""
         return [pack_ops(ops) for ops in self._ops]
 
-    def sort(self, partition: int, answer: Answer) -> tuple[dict[int, str], dict[str, tuple[int, int]]]:
-        """Give the questions their answers; those that failed, with reasons, and the sizes of stores."""
+    def sort(self, partition: int, answer: Answer) -> dict[str, tuple[int, int]]:
+        """Give the questions their answers, or the reason why there is none; the sizes of stores."""
+        sizes: dict[str, tuple[int, int]]
         (numbers, failed, sizes), bodies = answer
         for number, body in zip(numbers, bodies, strict=True):
             asked = self.asking[number]
             rows = unpack_rows(body)
             asked.answers[partition] = _renumbered(rows, asked.places[partition]) if asked.is_find else rows
-        return failed, sizes
+        for number, reason in failed.items():
+            self.asking[number].failed = RuntimeError(reason)
+        return sizes
 
     def _tell_all(self, op: Op) -> None:
         for ops in self._ops:

@@ -252,7 +252,7 @@ class Link:
         return news
 
     def _pump(self, news: LinkNews) -> None:
-        if self.state is not LinkState.UP:
+        if not self._waiting or self.state is not LinkState.UP:
             return
         while self._waiting and self._flying_bytes < self._limits.inflight_bytes_max:
             waiting = self._waiting.popleft()

@@ -9,11 +9,13 @@ from node.core.errors import PeerProtocolError
 #: What 64 bits need.
 _BYTES_MAX = 10
 _MASK = 2**64 - 1
+#: Most numbers are small: these are the bytes of each.
+_SMALL = [bytes((value,)) for value in range(0x80)]
 
 
 def encode_varint(value: int) -> bytes:
     """A number of at least 0 and less than 2**64."""
-    return encode_varints((value,))
+    return _SMALL[value] if value < 0x80 else encode_varints((value,))
 
 
 def encode_varints(values: Iterable[int]) -> bytes:
@@ -33,14 +35,16 @@ def decode_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
     Raises PeerProtocolError if there is none.
     """
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1
     value = shift = 0
-    for place in range(at, min(at + _BYTES_MAX, len(data))):
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
+    for place, byte in enumerate(data[at : at + _BYTES_MAX], at + 1):
         if byte < 0x80:
+            value |= byte << shift
             if value > _MASK:
                 break
-            return value, place + 1
+            return value, place
+        value |= (byte & 0x7F) << shift
         shift += 7
     raise PeerProtocolError(f"a number requires at most {_BYTES_MAX} bytes and 64 bits; got others at byte {at}")
 
@@ -57,7 +61,7 @@ def decode_varints(data: bytes | memoryview, at: int, count: int) -> tuple[list[
 def zigzag(value: int) -> int:
     """A signed difference modulo 2**64, near zero whichever its sign."""
     value = signed(value)
-    return unsigned((value << 1) ^ (value >> 63))
+    return value << 1 if value >= 0 else (~value << 1) | 1
 
 
 def unzigzag(value: int) -> int:
@@ -67,6 +71,8 @@ def unzigzag(value: int) -> int:
 
 def signed(value: int) -> int:
     """A number modulo 2**64, as the one of 64 bits with sign."""
+    if -(2**63) <= value < 2**63:
+        return value
     value = unsigned(value)
     return value - 2**64 if value >= 2**63 else value
 

@@ -23,6 +23,8 @@ from node.engine.shapes import Columns, Shape
 from node.engine.table import Found, Table
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+#: From so many pairs on, what no condition reads is gathered when it is known which pairs remain.
+_LATE_PAIRS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,15 @@ class _Askers:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """For each pair that was found the row that asked, and columns of the table, at least one."""
+    """For each pair its place among all that were found, the row that asked, and columns of the table, at least one."""
 
+    places: I64
     asking: I64
     theirs: pa.RecordBatch
+
+    def at(self, numbers: I64) -> _Pairs:
+        """Some of them, in the order of the numbers."""
+        return _Pairs(self.places[numbers], self.asking[numbers], payload.take_batch(self.theirs, numbers))
 
 
 def answer(table: Table, asked: Sequence[tuple[Question, Shape]]) -> list[pa.RecordBatch]:
@@ -55,16 +62,15 @@ def answer(table: Table, asked: Sequence[tuple[Question, Shape]]) -> list[pa.Rec
         return answers
     pairs = _verified(table, ops[0].keys, wanted, _gathered(table, ops[0], found, askers))
     if len(ops) > 1:
-        order = np.argsort(pairs.asking, kind="stable")
-        pairs = _Pairs(pairs.asking[order], payload.take_batch(pairs.theirs, order))
+        pairs = pairs.at(np.argsort(pairs.asking, kind="stable"))
     begins = [0, *itertools.accumulate(each.rows.num_rows for each in askers)]
-    pairs = _holding(pairs, begins, askers)
+    pairs = _completed(table, found, askers, _holding(pairs, begins, askers))
     cuts = _cuts(pairs, begins)
     for number, each in enumerate(askers):
         first, last = cuts[number], cuts[number + 1]
         if first < last:
-            part = _Pairs(pairs.asking[first:last] - begins[number], pairs.theirs.slice(first, last - first))
-            _part(each, part, answers)
+            theirs = pairs.theirs.slice(first, last - first)
+            _put(each, pairs.asking[first:last] - begins[number], theirs, answers)
     return answers
 
 
@@ -118,9 +124,10 @@ def _numbers(askers: Sequence[_Askers]) -> I64:
 
 
 def _gathered(table: Table, first: Question, found: Sequence[Found], askers: Sequence[_Askers]) -> _Pairs:
-    """All pairs with the columns that any of the questions needs, and the keys if they must be compared."""
+    """All pairs, with the columns that conditions read, the keys if they must be compared, and mostly all others."""
     asking = np.concatenate([each.asking for each in found])
-    names = dict.fromkeys(name for each in askers for name in each.shape.needed)
+    late = asking.size >= _LATE_PAIRS and any(each.shape.condition is not None for each in askers)
+    names = dict.fromkeys(name for each in askers for name in (each.shape.read.theirs if late else each.shape.needed))
     if not table.indexes[first.keys]:
         names |= dict.fromkeys(first.keys)
     columns: dict[str, pa.Array] = {}
@@ -130,12 +137,41 @@ def _gathered(table: Table, first: Question, found: Sequence[Found], askers: Seq
     elif not names:
         # Nobody wants a column of the table, but something must tell how many rows there are.
         columns[KEY] = pa.array(asking)
-    if names:
-        rows = table.gather(found, list(names))
+    theirs = table.gather([(each.run, each.rows) for each in found], list(names)) if names else None
+    return _Pairs(np.arange(asking.size), asking, _beside(columns, theirs))
+
+
+def _completed(table: Table, found: Sequence[Found], askers: Sequence[_Askers], pairs: _Pairs) -> _Pairs:
+    """With the columns that were left for later."""
+    had = dict(zip(pairs.theirs.schema.names, pairs.theirs.columns, strict=True))
+    names = dict.fromkeys(name for each in askers for name in each.shape.needed if name not in had)
+    if not names or not pairs.places.size:
+        return pairs
+    # Those of a single question are still in the order in which they were found, run by run.
+    order = np.argsort(pairs.places) if len(askers) > 1 or len(askers[0].places) > 1 else None
+    places = pairs.places if order is None else pairs.places[order]
+    ends = list(itertools.accumulate(each.rows.size for each in found))
+    cuts = [0, *np.searchsorted(places, ends).tolist()]
+    parts = [
+        (each.run, each.rows[places[first:last] - (end - each.rows.size)])
+        for each, end, first, last in zip(found, ends, cuts, cuts[1:], strict=False)
+        if first < last
+    ]
+    rows = table.gather(parts, list(names))
+    if order is not None:
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        rows = payload.take_batch(rows, back)
+    return _Pairs(pairs.places, pairs.asking, _beside(had, rows))
+
+
+def _beside(columns: dict[str, pa.Array], rows: pa.RecordBatch | None) -> pa.RecordBatch:
+    """One batch of both."""
+    if rows is not None:
         if not columns:
-            return _Pairs(asking, rows)
-        columns |= dict(zip(rows.schema.names, rows.columns, strict=True))
-    return _Pairs(asking, pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
+            return rows
+        columns = columns | dict(zip(rows.schema.names, rows.columns, strict=True))
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _verified(table: Table, keys: tuple[str, ...], wanted: Sequence[pa.Array], pairs: _Pairs) -> _Pairs:
@@ -146,8 +182,7 @@ def _verified(table: Table, keys: tuple[str, ...], wanted: Sequence[pa.Array], p
     same = keycodes.equal_keys([payload.take(column, pairs.asking) for column in wanted], theirs)
     if same.all():
         return pairs
-    kept = np.flatnonzero(same)
-    return _Pairs(pairs.asking[kept], payload.take_batch(pairs.theirs, kept))
+    return pairs.at(np.flatnonzero(same))
 
 
 def _cuts(pairs: _Pairs, begins: Sequence[int]) -> list[int]:
@@ -172,18 +207,17 @@ def _holding(pairs: _Pairs, begins: Sequence[int], askers: Sequence[_Askers]) ->
             mask[first:last] = holds(each.shape.condition, _joined(each.shape.read, each.rows, asking, theirs))
     if mask.all():
         return pairs
-    held = np.flatnonzero(mask)
-    return _Pairs(pairs.asking[held], payload.take_batch(pairs.theirs, held))
+    return pairs.at(np.flatnonzero(mask))
 
 
-def _part(askers: _Askers, pairs: _Pairs, answers: list[pa.RecordBatch]) -> None:
+def _put(askers: _Askers, asking: I64, theirs: pa.RecordBatch, answers: list[pa.RecordBatch]) -> None:
     """Put the answers of a shape's questions in their places; those that stay empty are there already."""
-    rows = _joined(askers.shape.given, askers.rows, pairs.asking, pairs.theirs)
+    rows = _joined(askers.shape.given, askers.rows, asking, theirs)
     if len(askers.places) == 1:
         answers[askers.places[0]] = rows
         return
     first = 0
-    for place, last in zip(askers.places, np.searchsorted(pairs.asking, askers.ends).tolist(), strict=True):
+    for place, last in zip(askers.places, np.searchsorted(asking, askers.ends).tolist(), strict=True):
         if first < last:
             answers[place] = rows.slice(first, last - first)
         first = last

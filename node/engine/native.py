@@ -15,7 +15,6 @@ from node.core.engine import (
     CloseIndex,
     CloseTable,
     Expire,
-    Find,
     Op,
     OpenIndex,
     OpenTable,
@@ -54,7 +53,7 @@ class NativeEngine:
         waiting: dict[_Group, list[_Waiting]] = {}
         for place, op in enumerate(ops):
             try:
-                if isinstance(op, Probe | Find):
+                if isinstance(op, Question):
                     shape = self._shape(op)
                     group = (op.table, op.keys, type(op), shape.key_types)
                     waiting.setdefault(group, []).append((place, op, shape))

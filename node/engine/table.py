@@ -120,10 +120,10 @@ class Table:
                 found.append(Found(run, order[pairs[0]], indexed.rows[places], indexed.positions[places]))
         return found
 
-    def gather(self, found: Sequence[Found], names: Sequence[str]) -> pa.RecordBatch:
-        """Columns of rows that were found, at least one, in that order. Assumes at least one name."""
+    def gather(self, rows: Sequence[tuple[Run, orders.Rows]], names: Sequence[str]) -> pa.RecordBatch:
+        """Columns of rows of runs, in that order. Assumes at least one row and one name."""
         kinds = [self.schema.field(name).type for name in names]
-        taken = [each.run.payload.select(names).take(pa.array(each.rows)) for each in found]
+        taken = [run.payload.select(names).take(pa.array(places)) for run, places in rows]
         whole = taken[0] if len(taken) == 1 else pa.concat_batches(taken)
         if whole.schema.types == kinds:
             return whole

@@ -28,7 +28,7 @@ from node.rpc import control_pb2 as pb
 from planner.alternatives import Compared, compared
 from planner.choose import Options
 from planner.errors import NarrowsError, UnknownStreamError
-from planner.plans import describe, plan_dict
+from planner.plans import plan_dict
 
 _INFO_EVERY_S = 0.25
 _SERVICE = "narrows.Control"
@@ -108,7 +108,7 @@ class Control:
         return pb.IssueReply(
             query_id=issued.query_id,
             schema=plan.query.output_schema().serialize().to_pybytes(),
-            plan_text=describe(plan),
+            plan_text=issued.plan_text,
             plan_json=json.dumps(plan_dict(plan)),
             warnings=planned.warnings,
         )
@@ -183,7 +183,7 @@ class Control:
             state=query.state,
             reason=query.reason,
             rows=query.spool.rows,
-            plan_text=describe(query.plan),
+            plan_text=query.plan_text,
             heads=[pb.HeadInfo(head=head, done_tick=tick) for head, tick in frontiers],
             followed=query.followed,
             latency_us_buckets=[bound for bound, _ in buckets],

@@ -1,11 +1,12 @@
 """File work beside the event loop: one thing after the other, and what came of it back on the loop.
 
-All that was done while the loop was busy is told together. Whoever asks keeps what it knows on the loop's
+All that was asked for at a time is done and told together. Whoever asks keeps what it knows on the loop's
 thread, and only the work itself, which touches nothing but files, is done here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import queue
 import threading
@@ -30,12 +31,12 @@ class FileWork(Protocol):
 
 
 class FileThread:
-    """A thread of its own for files."""
+    """A thread of its own for files. What the loop asks for at a time is handed over together."""
 
-    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        #: Calls something on the loop, from any thread.
-        self._call_soon = call_soon
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._asked: list[_Job] = []
+        self._queue: queue.SimpleQueue[list[_Job] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="files", daemon=True)
         #: Processor time of this thread.
         self.busy_seconds = 0.0
@@ -44,30 +45,30 @@ class FileThread:
         self._thread.start()
 
     def put(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
-        self._queue.put((work, then))
+        """From the loop's thread."""
+        self._asked.append((work, then))
+        if len(self._asked) == 1 and not self._loop.is_closed():
+            self._loop.call_soon(self._hand_over)
 
     def stop(self) -> None:
         """Do what is left to do, and wait for that a while; nobody is told of it any more."""
+        self._hand_over()
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
 
+    def _hand_over(self) -> None:
+        if self._asked:
+            asked, self._asked = self._asked, []
+            self._queue.put(asked)
+
     def _work(self) -> None:
-        job = self._queue.get()
-        while job is not None:
+        while (jobs := self._queue.get()) is not None:
             began = time.thread_time()
-            done = []
-            while job is not None:
-                done.append((job[1], _result(job[0])))
-                try:
-                    job = self._queue.get_nowait()
-                except queue.Empty:
-                    break
+            done = [(then, _result(work)) for work, then in jobs]
             self.busy_seconds += time.thread_time() - began
             with suppress(RuntimeError):  # the loop is closed: nobody wants to know
-                self._call_soon(lambda done=done: _tell(done))  # type: ignore[misc]
-            if job is not None:
-                job = self._queue.get()
+                self._loop.call_soon_threadsafe(_tell, done)
 
 
 def _result(work: Callable[[], object]) -> object:

@@ -23,6 +23,7 @@ from node.io.spool import Spool
 from planner.alternatives import Compared
 from planner.errors import QueryError
 from planner.model import Plan
+from planner.plans import describe
 
 #: With more than this not yet sent to a follower, storing is not confirmed, so that sources pause.
 UNSENT_BYTES_MAX = 1 << 30
@@ -53,9 +54,19 @@ class IssuedQuery:
     #: Ids are used again when the daemon is restarted; whoever remembers a row's number must not meet another query.
     run: str = field(default_factory=lambda: secrets.token_hex(8))
 
+    #: The plan that was last described, and how.
+    _described: tuple[Plan, str] | None = None
+
     @property
     def plan(self) -> Plan:
         return self.planned.plan
+
+    @property
+    def plan_text(self) -> str:
+        """The plan in words; followers are told it several times a second."""
+        if self._described is None or self._described[0] is not self.plan:
+            self._described = self.plan, describe(self.plan)
+        return self._described[1]
 
     @property
     def unsent_bytes(self) -> int:

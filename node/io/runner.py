@@ -41,7 +41,9 @@ from planner.model import JoinQuery
 
 log = logging.getLogger(__name__)
 
+#: The stack hears of the time at least this often while a query runs, and while none does.
 TIMER_S = 0.05
+RESTING_S = 0.25
 
 
 class Runner:
@@ -63,7 +65,8 @@ class Runner:
         self._turning = False
         self._over: asyncio.Future[NoReturn] = self._loop.create_future()
         #: When the stack last heard of the time, and when it will if nothing else happens.
-        self._told_s = 0.0
+        self._told_s = -RESTING_S
+        self._period_s = TIMER_S
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         # A source waits in its thread, so each stream needs its own.
@@ -126,11 +129,12 @@ class Runner:
 
     def _time_passed(self) -> None:
         """Nothing told the stack of the time for as long as it may be: a turn does."""
-        quiet_s = self._loop.time() - self._told_s
-        if quiet_s >= TIMER_S:
+        now_s, self._period_s = self._loop.time(), RESTING_S if self.stack.resting else TIMER_S
+        # A loop's timers may come a little early.
+        if now_s - self._told_s >= 0.99 * self._period_s:
+            self._told_s = now_s
             self.put([TimePassed()])
-            quiet_s = 0.0
-        self._timer = self._loop.call_later(TIMER_S - quiet_s, self._time_passed)
+        self._timer = self._loop.call_at(self._told_s + self._period_s, self._time_passed)
 
     def _turn(self) -> None:
         self._turning = False
@@ -147,14 +151,16 @@ class Runner:
         if now_s - self._told_s >= TIMER_S / 2:
             # What is due is looked for in a turn that comes anyway, so that none comes for it alone.
             self._told_s = now_s
-            if not isinstance(inputs[-1], TimePassed):
-                inputs.append(TimePassed())
+            inputs.append(TimePassed())
         began = time.thread_time()
         outputs = self.stack.handle(inputs, self.clock.now_us())
         self.core_seconds += time.thread_time() - began
         for output in outputs:
             self._perform(output)
         self._store()
+        if self._period_s > TIMER_S and self._timer is not None and not self.stack.resting:
+            self._timer.cancel()
+            self._time_passed()
 
     def _perform(self, output: Output) -> None:  # noqa: C901, PLR0912 - a flat table reads best
         match output:

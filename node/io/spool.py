@@ -122,21 +122,38 @@ class _Files:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._segments = 0
+        #: How many there ever were, and those that are there, in their order.
+        self._count = 0
+        self._segments: dict[_Segment, None] = {}
         self.current: _Segment | None = None
 
     def append(self, batches: Sequence[pa.RecordBatch]) -> list[_Written]:
         """Write rows, all or none; raises OSError if the disk does not take them."""
-        return [
-            self._write(piece.serialize(), piece.num_rows) for rows in _joined(batches) for piece in _pieces_of(rows)
-        ]
+        before, nbytes = self.current, 0 if self.current is None else self.current.nbytes
+        try:
+            return [
+                self._write(piece.serialize(), piece.num_rows)
+                for rows in _joined(batches)
+                for piece in _pieces_of(rows)
+            ]
+        except Exception:
+            self._return_to(before, nbytes)
+            raise
+
+    def _return_to(self, segment: _Segment | None, nbytes: int) -> None:
+        """Give back what was written since that segment was the last and had so many bytes."""
+        while self._segments and (last := next(reversed(self._segments))) is not segment:
+            self.remove(last)
+        self.current = segment
+        if segment is not None:
+            segment.nbytes = nbytes
+            segment.file.truncate(nbytes)
+            segment.file.seek(nbytes)
 
     def _write(self, data: pa.Buffer, rows: int) -> _Written:
         segment = self.current
         if segment is None or segment.nbytes >= SEGMENT_BYTES_MAX:
             segment = self._new_segment()
-        # What a write before took of rows that it could not take whole is written over.
-        segment.file.seek(segment.nbytes)
         left = memoryview(data)
         while left:
             # On a disk that is nearly full a write takes a part, and only the next one fails.
@@ -145,11 +162,11 @@ class _Files:
         return _Written(segment, offset, data, rows)
 
     def _new_segment(self) -> _Segment:
-        if self._segments == 0:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"rows-{self._segments:06d}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"rows-{self._count:06d}"
         self.current = _Segment(path, path.open("w+b", buffering=0))
-        self._segments += 1
+        self._count += 1
+        self._segments[self.current] = None
         return self.current
 
     def finish(self) -> None:
@@ -158,14 +175,14 @@ class _Files:
             self.current.file.close()
             self.current = None
 
-    @staticmethod
-    def remove(segment: _Segment) -> None:
+    def remove(self, segment: _Segment) -> None:
+        self._segments.pop(segment, None)
         segment.file.close()
         segment.path.unlink(missing_ok=True)
 
-    def close(self, segments: Sequence[_Segment]) -> None:
-        """Remove these, the one that is being written, and the folder."""
-        for segment in (*segments, *([] if self.current is None else [self.current])):
+    def close(self) -> None:
+        """Remove all of them, and the folder."""
+        for segment in list(self._segments):
             self.remove(segment)
         self.current = None
         with suppress(OSError):  # an earlier life may have left something there
@@ -381,10 +398,7 @@ class Spool:
 
     def close(self) -> None:
         """Forget everything."""
-        segments = list(dict.fromkeys(chunk.segment for chunk in self._chunks if chunk is not None))
-        if self._latest is not None and self._latest not in segments:
-            segments.append(self._latest)
-        self._work.put(lambda: self._files.close(segments), _ignore)
+        self._work.put(self._files.close, _ignore)
         self._chunks.clear()
         self._gone = 0
         self._latest = None

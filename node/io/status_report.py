@@ -90,7 +90,8 @@ class StatusReport:
         # Asking is noticing: what has changed is noted with the moment.
         self._stream_rows(now_s)
         self._link_rows(now_s)
-        self._query_rows(now_s)
+        for query in self._queries.by_id.values():
+            self._state_seconds(query, now_s)
         self._since.forget_gone(now_s)
 
     def reply(self, peak: int) -> pb.StatusReply:
@@ -202,7 +203,7 @@ class StatusReport:
             rows=spool.rows,
             plan_brief=brief(plan),
             reason=query.reason,
-            state_seconds=self._since.seconds(("query", query_id), query.state, now_s),
+            state_seconds=self._state_seconds(query, now_s),
             streams=dict.fromkeys(ref.stream.name for ref in plan.query.streams),
             sites=plan.sites,
             links=["-".join(pair) for pair in links_of(plan)],
@@ -215,6 +216,9 @@ class StatusReport:
             full=bool(query.unconfirmed),
             done_tick=TICK_MIN if sink is None else min(tick for _, tick in sink.frontiers),
         )
+
+    def _state_seconds(self, query: IssuedQuery, now_s: float) -> float:
+        return self._since.seconds(("query", query.query_id), query.state, now_s)
 
     def _lag(self, kind: str, name: str) -> Lag:
         return self._lags.setdefault((kind, name), Lag())

@@ -26,7 +26,7 @@ from node.core.engine import (
     Probe,
     Question,
 )
-from node.engine import orders, tiers
+from node.engine import fusion, orders, tiers
 from planner.model import Call, ColumnRef, Expr, Literal
 from tests.engines.judge import Engines, as_counter
 from tests.sim.reference_engine import ReferenceEngine
@@ -165,6 +165,7 @@ def check_any_calls(engines: Engines, finish: keys.Finish, data: st.DataObject) 
         patch.setattr(tiers, "_FLOOR", data.draw(st.sampled_from([1, 2000])))
         patch.setattr(orders, "_FILTERED_ROWS", 4)
         patch.setattr(orders, "_FILTERED_QUERIES", 2)
+        patch.setattr(fusion, "_LATE_PAIRS", data.draw(st.sampled_from([1, 10, 4096])))
         engine, reference = engines(finish), ReferenceEngine()
         for call in data.draw(calls()):
             assert_alike(engine.run(call), reference.run(call))

@@ -33,7 +33,7 @@ class Site:
     def __init__(self, folder: Path, keep: bool) -> None:
         self.loop = asyncio.new_event_loop()
         self.events: list[Any] = []
-        self.files = FileThread(self.loop.call_soon_threadsafe)
+        self.files = FileThread(self.loop)
         self.files.start()
         self.queries = Queries("cam", folder, self.files)
         self.query = self.queries.new(Planned(PLAN), keep)
@@ -84,7 +84,7 @@ class Site:
     def settle(self) -> None:
         """All file work that was asked for is done."""
         done = threading.Event()
-        self.files.put(done.set, lambda _: None)
+        self.do(lambda: self.files.put(done.set, lambda _: None))
         done.wait()
 
     def end(self, state: QueryState, reason: str = "") -> None:

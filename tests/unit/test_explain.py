@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from bench.planner_cases import wire_case
-from planner.alternatives import compared
+from node.io import control as control_module
+from node.io.control import Control
+from node.io.planned import Planned
+from node.io.queries import Queries
+from node.rpc import control_pb2 as pb
+from planner.alternatives import Compared, compared
 from planner.choose import Choice, Model, Options, choose, estimate_plan
 from planner.explain_text import explain_text
 from planner.explain_values import explain_dict
@@ -20,6 +30,7 @@ from planner.model import Algorithm
 from planner.plan_file import read_plan
 from planner.plans import forced_plan
 from planner.stats import LinkStats
+from tests.unit.files import AtOnce
 
 CASE = wire_case(np.random.default_rng(4), "chain", 3)
 CHOICE = choose(CASE.query, CASE.sink, CASE.statistics)
@@ -113,3 +124,27 @@ def test_a_plan_that_was_given_and_the_papers_costs_are_explained_too() -> None:
     text = _text(Choice(plan, estimate, CHOICE.ship_all, options, CASE.statistics))
     assert "by the paper's formulas" in text
     assert "SM-D1" in text
+
+
+def test_a_query_is_compared_with_others_once_however_often_it_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Choice, bool]] = []
+
+    def counted(choice: Choice) -> Compared:
+        seen.append((choice, threading.current_thread() is threading.main_thread()))
+        return compared(choice)
+
+    monkeypatch.setattr(control_module, "compared", counted)
+    queries = Queries("n0", tmp_path, AtOnce())
+    query = queries.new(Planned(CHOICE.plan, CHOICE))
+    runner = SimpleNamespace(put=lambda _: None, stack=SimpleNamespace(links={}))
+    nothing = cast("Any", None)
+    control = Control(cast("Any", runner), nothing, nothing, nothing, queries, nothing, lambda: None)
+
+    async def explained() -> list[str]:
+        request = pb.ExplainRequest(query_id=query.query_id)
+        return [(await control._explain(request, nothing)).text for _ in range(2)]
+
+    assert asyncio.run(explained()) == [explain_text(CHOICE, OTHERS)] * 2
+    assert seen == [(CHOICE, False)], "once, and not on the event loop's thread"

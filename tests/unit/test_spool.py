@@ -170,6 +170,9 @@ class FullDisk:
         self._takes -= taken
         return self._file.write(memoryview(data)[:taken])  # type: ignore[attr-defined, no-any-return]
 
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)  # type: ignore[attr-defined]
+
     def seek(self, place: int) -> None:
         self._file.seek(place)  # type: ignore[attr-defined]
 
@@ -216,6 +219,27 @@ def test_what_is_stored_after_half_a_chunk_was_taken_is_not_shifted_by_it(tmp_pa
     segment.file = whole
     append(spool, rows_of(2, 1))
     assert [numbers(spool, number) for number in (0, 1)] == [[0], [2]]
+
+
+def test_what_a_full_disk_took_of_rows_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "SEGMENT_BYTES_MAX", 1)
+    monkeypatch.setattr(spool_module, "CHUNK_BYTES_MAX", 8)
+    spool, opened = Spool(tmp_path, AtOnce()), Path.open
+
+    def open_or_fail(path: Path, *args: object, **named: object) -> object:
+        file = opened(path, *args, **named)  # type: ignore[call-overload]
+        return FullDisk(file, 10) if path.name == "rows-000003" else file
+
+    append(spool, rows_of(0, 1))
+    monkeypatch.setattr(Path, "open", open_or_fail)
+    with pytest.raises(OSError, match="No space left"):
+        append(spool, rows_of(1, 5))
+    assert (files(tmp_path), spool.rows) == (["rows-000000"], 1)
+    append(spool, rows_of(1, 1))
+    assert [numbers(spool, number) for number in (0, 1)] == [[0], [1]]
+    spool.finish(lambda: None)
+    spool.close()
+    assert files(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

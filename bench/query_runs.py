@@ -1,0 +1,189 @@
+"""One run of each kind that ``bench.queries`` needs, on one release."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.generate import QUERY
+from bench.pair import Pair, Stretch, between
+from bench.query_data import Burst
+from bench.query_set import START_MS, Query
+from bench.releases import Release
+from bench.sites import BenchError
+from tests.oracle.compare import same_rows
+
+#: After its streams are over a query may take so long to come to its end.
+END_S_MAX = 120.0
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long the parts of a run take."""
+
+    #: Until the longest window is full.
+    fill_s: int
+    #: Between issuing queries and measuring.
+    settle_s: int
+    stretch_s: int
+    #: For issuing one query.
+    issue_s: float
+
+    def seconds(self, counts: Sequence[int]) -> int:
+        """How long streams must go on for a climb."""
+        return round(self.fill_s + counts[-1] * self.issue_s + len(counts) * (self.settle_s + self.stretch_s)) + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """More and more queries on the same two daemons."""
+
+    stretches: tuple[Stretch, ...]
+    #: How many queries run by each plan, at the end.
+    plans: Mapping[str, int]
+    engine: str
+    rows: int
+    #: What is wrong with the rows, if something is.
+    trouble: str
+    issue_s: float
+
+    def at(self, queries: int) -> Stretch:
+        return next(stretch for stretch in self.stretches if stretch.queries == queries)
+
+
+def climb(
+    release: Release,
+    folder: Path,
+    tables: Mapping[str, pa.Table],
+    tau_ms: int,
+    queries: Sequence[Query],
+    counts: Sequence[int],
+    pace: Pace,
+    algorithm: str = "",
+    environment: Mapping[str, str] | None = None,
+    must_say: str = "",
+) -> Climb:
+    """Measure with the first of ``counts`` queries, add more, measure again, and count the rows at the end.
+
+    Streams keep what they had, so that every query answers from their beginning, and how long issuing takes changes
+    nothing about its rows. ``must_say`` is what both daemons have to log if they obey the environment.
+    """
+    retain_s = pace.seconds(counts) if counts[-1] > 1 else 0
+    pair = Pair(release, folder, tables, tau_ms, retain_s=retain_s, environment=environment)
+    with pair:
+        if must_say and not pair.say(must_say):
+            raise BenchError(f"{release.name} with {environment} requires daemons that log {must_say!r}; they do not")
+        stretches, issue_s = [], 0.0
+        for step, (before, count) in enumerate(zip((0, *counts), counts, strict=False)):
+            began_s = time.monotonic()
+            pair.issue(queries[before:count], algorithm)
+            issue_s += time.monotonic() - began_s
+            time.sleep(pace.settle_s + (0 if step else pace.fill_s))
+            first = pair.sample()
+            time.sleep(pace.stretch_s)
+            stretches.append(between(first, pair.sample()))
+        plans, engine = pair.plans(), pair.engine()
+        trouble = _trouble(pair, tables)
+        return Climb(tuple(stretches), plans, engine, sum(pair.rows().values()), trouble, issue_s)
+
+
+def _trouble(pair: Pair, tables: Mapping[str, pa.Table]) -> str:
+    """Let the streams end; in what the rows are not as they must be."""
+    try:
+        pair.wait("queries to complete", pair.all_completed, END_S_MAX)
+    except BenchError as error:
+        pair.check()
+        return str(error)
+    rows = pair.rows()
+    for query_id, query in pair.queries.items():
+        wanted = query.rows(tables)
+        if not wanted:
+            return f"a query that gives rows is required; none match {query.text}"
+        if rows[query_id] != wanted:
+            return f"{wanted:,} rows are required, got {rows[query_id]:,}, of {query.text}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The memory of the site that holds a large window."""
+
+    queries: int
+    idle_bytes: int
+    rss_bytes: int
+    rss_peak_bytes: int
+    plans: Mapping[str, int]
+    trouble: str
+
+
+def hold(release: Release, folder: Path, burst: Burst, tau_ms: int, queries: Sequence[Query]) -> Held:
+    """Issue the queries, let the burst come, and look at the memory of b's site while the window is full.
+
+    Queries are issued there, so that it is not the copy at another site that is large.
+    """
+    with Pair(release, folder, burst.tables, tau_ms, home="b") as pair:
+        idle = pair.rss_bytes("b")
+        pair.issue(queries)
+        if max(pair.sample().sealed_ms.values()) >= START_MS + burst.lead_ms:
+            raise BenchError(
+                f"{release.name} requires to issue {len(queries)} queries before the burst; it was too slow"
+            )
+        plans = pair.plans()
+        pair.wait("the burst to be joined", lambda: pair.all_done_before(burst.end_ms), 600.0)
+        looks = []
+        while not pair.all_completed():
+            looks.append(pair.rss_bytes("b"))
+            time.sleep(_LOOK_S)
+        if not looks:
+            raise BenchError(f"{release.name} requires to join the burst before the streams end; it was too slow")
+        peak = pair.rss_peak_bytes("b")
+        trouble = _trouble(pair, burst.tables)
+    return Held(len(queries), idle, sorted(looks)[len(looks) // 2], peak, plans, trouble)
+
+
+@dataclass(frozen=True, slots=True)
+class FullSpeed:
+    """Both streams as fast as they can be read, one query, planned."""
+
+    seconds: float
+    nbytes: int
+    by_kind: Mapping[str, int]
+    cpu_s: float
+    p50_ms: float | None
+    rows: int
+
+
+def full_speed(release: Release, folder: Path, cluster: Path, expected: pa.Table) -> FullSpeed:
+    """``narrows run`` over the streams of ``bench.generate``. Raises BenchError if its rows are not the oracle's."""
+    folder.mkdir(parents=True)
+    rows, stats = folder / "rows.parquet", folder / "stats.json"
+    arguments = ["run", str(cluster), "--query", QUERY, "--quiet", "--out", str(rows), "--stats", str(stats)]
+    done = subprocess.run(
+        release.command(*arguments),
+        cwd=release.folder,
+        env=release.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BenchError(f"narrows run ({release.name}) ended with exit code {done.returncode}: {done.stderr.strip()}")
+    difference = same_rows(pq.read_table(rows), expected)
+    if difference is not None:
+        raise BenchError(f"narrows run ({release.name}) requires the oracle's rows; {difference}")
+    figures = json.loads(stats.read_text())
+    by_kind: dict[str, int] = {}
+    for link in figures["links"]:
+        for kind, nbytes in link["bytes_by_kind"].items():
+            by_kind[kind] = by_kind.get(kind, 0) + nbytes
+    cpu_s = sum(site["cpu_seconds"] for site in figures["sites"].values())
+    latency = figures["emit_latency_ms"]["p50"]
+    return FullSpeed(figures["seconds"], sum(by_kind.values()), by_kind, cpu_s, latency, figures["rows"])

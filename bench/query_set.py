@@ -1,0 +1,159 @@
+"""Many queries over two streams ``a`` and ``b``, no two alike, and how many rows each must give.
+
+Query ``i`` is the same however many are made. Any two differ in filter, select list, aliases and both windows; filters
+are on several columns, so most do not imply one another. Query 0, which stands alone where one query is compared
+with many, is an average one by window, rows and bytes: a cheap one would make many look dear, a dear one cheap.
+
+Rows are counted here without the system's code: the filters by pyarrow's compute functions, the join by
+``bench.records.matches_of``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bench.records import SEED, Stream, matches_of
+
+STREAMS = ("a", "b")
+#: Event time of the streams' beginning.
+START_MS = 1_760_000_000_000
+#: So long a tuple has the columns below, and a text of some size.
+WIDTH = 142
+COLUMNS = ("ts", "key", "amount", "quantity", "state", "customer", "seconds", "trace", "path")
+WINDOW_MS = (5_000, 20_000)
+_SELECTED = (3, 6)
+#: Of query 0: as many columns as the others have on average, and about as many bytes of them from each stream.
+_FIRST_LIST = (("a", "amount"), ("a", "customer"), ("b", "amount"), ("b", "seconds"))
+_STATES = ("paid", "shipped", "pending", "delivered")
+_STATE_LISTS = tuple(
+    states for count in (2, 1, 3) for states in itertools.combinations(_STATES, count) if "paid" in states
+) + tuple((*states, "returned") for count in (1, 2, 3) for states in itertools.combinations(_STATES, count))
+_GOLDEN, _SQUARE = (math.sqrt(5) - 1) / 2, math.sqrt(2)
+
+Value = float | int | str | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A comparison of one stream's column with a constant."""
+
+    stream: str
+    column: str
+    operator: str
+    value: Value
+
+    def text(self, alias: str) -> str:
+        return f"{alias}.{self.column} {self.operator} {_literal(self.value)}"
+
+    def holds(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Which rows of the stream pass."""
+        column = rows.column(self.column)
+        match self.operator:
+            case "<":
+                return pc.less(column, self.value)
+            case ">":
+                return pc.greater(column, self.value)
+            case "IN":
+                return pc.is_in(column, value_set=pa.array(self.value))
+            case _:
+                raise ValueError(f"a condition requires <, > or IN; got {self.operator!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query; ``aliases`` and ``windows_ms`` are those of a and b."""
+
+    conditions: tuple[Condition, ...]
+    #: (stream, column), in the order of the select list.
+    selected: tuple[tuple[str, str], ...]
+    aliases: tuple[str, str]
+    windows_ms: tuple[int, int]
+
+    @property
+    def text(self) -> str:
+        alias = dict(zip(STREAMS, self.aliases, strict=True))
+        outputs = ", ".join(f"{alias[s]}.{column} AS {alias[s]}_{column}" for s, column in self.selected)
+        (a, b), (a_ms, b_ms) = self.aliases, self.windows_ms
+        where = " AND ".join(condition.text(alias[condition.stream]) for condition in self.conditions)
+        joined = f"a [RANGE {a_ms} MS] AS {a} JOIN b [RANGE {b_ms} MS] AS {b} ON {a}.key = {b}.key"
+        return f"SELECT {outputs} FROM {joined} WHERE {where}"
+
+    def rows(self, tables: Mapping[str, pa.Table]) -> int:
+        """How many rows it must give over the whole streams; event times in milliseconds, ascending."""
+        passing = {name: self._passing(name, tables[name]) for name in STREAMS}
+        if not all(len(stream.ts) for stream in passing.values()):
+            return 0
+        return matches_of(passing, *self.windows_ms).rows
+
+    def _passing(self, name: str, rows: pa.Table) -> Stream:
+        for condition in self.conditions:
+            if condition.stream == name:
+                rows = rows.filter(condition.holds(rows))
+        ts = rows.column("ts").to_numpy()
+        # Small numbers, because matches_of puts key and time into one.
+        return Stream(ts - START_MS, rows.column("key").to_numpy())
+
+
+def make_queries(count: int, window_ms: tuple[int, int] = WINDOW_MS) -> list[Query]:
+    """The first ``count`` queries, with windows in the given range."""
+    rng = np.random.default_rng(SEED)
+    lists: dict[tuple[tuple[str, str], ...], None] = {_FIRST_LIST: None}
+    while len(lists) < count:
+        lists.setdefault(_select_list(rng))
+    return [
+        Query(_conditions(number), selected, (f"l{number}", f"r{number}"), _windows(number, window_ms))
+        for number, selected in enumerate(lists)
+    ]
+
+
+def _select_list(rng: np.random.Generator) -> tuple[tuple[str, str], ...]:
+    columns = [(stream, column) for stream in STREAMS for column in COLUMNS]
+    picked = rng.choice(len(columns), int(rng.integers(_SELECTED[0], _SELECTED[1] + 1)), replace=False)
+    return tuple(columns[place] for place in sorted(picked.tolist()))
+
+
+def _spread(number: int, step: float) -> float:
+    """0 to 1, one half for number 0; numbers in a row fill the range evenly, and none comes twice."""
+    return (0.5 + number * step) % 1
+
+
+def _windows(number: int, window_ms: tuple[int, int]) -> tuple[int, int]:
+    shortest, longest = window_ms
+    a_ms, b_ms = (shortest + round(_spread(number, step) * (longest - shortest)) for step in (_GOLDEN, _SQUARE))
+    return a_ms, b_ms
+
+
+def _conditions(number: int) -> tuple[Condition, ...]:
+    """One or two: each kind of the first is about another column, and the second about the other stream."""
+    kind, place = number % 6, _spread(number // 6, _GOLDEN)
+    first, other = STREAMS if (number + number // 6) % 2 == 0 else STREAMS[::-1]
+    values: tuple[tuple[str, str, Value], ...] = (
+        ("amount", "<", round(25 + 80 * place, 2)),
+        ("trace", ">", f"{round(0xB000 * place):04x}"),
+        ("seconds", "<", round(0.14 + 0.3 * place, 4)),
+        ("state", "IN", _STATE_LISTS[number // 6 % len(_STATE_LISTS)]),
+        ("amount", ">", round(10 + 40 * place, 2)),
+        ("customer", ">", 100_001 + number // 6),
+    )
+    main = Condition(first, *values[kind])
+    if number % 3 == 2:
+        return (main,)
+    beside: Condition = (
+        Condition(other, "quantity", "<", 2 + (number + 1) % 4)
+        if number % 3 == 0
+        else Condition(other, "trace", "<", f"{0x6000 + 0x200 * (number % 64):04x}")
+    )
+    return (main, beside)
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(_literal(item) for item in value)})"
+    return f"'{value}'" if isinstance(value, str) else str(value)
