@@ -52,12 +52,9 @@ def test_exactly_what_no_open_head_can_see_is_not_needed(length: int, done: int,
 
 
 def test_a_lease_is_frozen_until_its_first_tick_is_known() -> None:
-    of = lease(first_tick=None)
-    assert of.frozen
-    assert of.first_ts == TICK_MIN
-    of.first_tick = 3
-    assert not of.frozen
-    assert of.first_ts == 30
+    frozen, begun = lease(first_tick=None), lease(first_tick=3)
+    assert (frozen.frozen, frozen.first_ts) == (True, TICK_MIN)
+    assert (begun.frozen, begun.first_ts) == (False, 30)
 
 
 def test_frontiers_say_what_passed() -> None:
