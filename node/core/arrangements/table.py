@@ -42,7 +42,7 @@ class RowTable:
         #: Questions under way, and the first number that their answers may have: from there on nothing is forgotten.
         self._holds: dict[int, int] = {}
         self._passing: dict[Expr, Passing] = {}
-        #: Copies may still be asked for rows from this number on, whatever leases say; None if there are no such copies.
+        #: Copies may still be asked for rows from this number on, whatever leases say; None if there are none.
         self.floor: int | None = None
         self._is_new = True
         self._indexes: dict[tuple[str, ...], int] = {}
