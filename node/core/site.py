@@ -78,7 +78,7 @@ class Site:
         self._limits = limits
         self._outbox = Outbox(name)
         self._work = Work(self._outbox.do)
-        self.arrangements = Arrangements(self.streams, self._work, self._outbox)
+        self.arrangements = Arrangements(self.streams, self._work, self._outbox, limits)
         self._issuer = Issuer(limits, self._outbox)
         self._participant = Participant(
             tau_ms, self.streams, limits, self._outbox, self._issuer, self._work, self.arrangements
@@ -126,6 +126,8 @@ class Site:
         for event in events:
             self._handle(event)
             self._deliver_here()
+        self._participant.end_failed()
+        self._deliver_here()
         self._participant.tell_endings()
         self._deliver_here()
         self._issuer.tell_done()

@@ -310,6 +310,11 @@ class Participant:
         else:
             self._issuer.end(query_id, QueryState.FAILED, reason)
 
+    def end_failed(self) -> None:
+        """End the queries with copies that could not be sent what they need."""
+        for query_id, reason in self._arrangements.owned.take_failed().items():
+            self.fail(query_id, f"at {self._site}: {reason}")
+
     def peer_lost(self, peer: str, reason: str) -> None:
         """Home may not notice: its own link with the peer can be fine, or the peer may be home itself."""
         for query_id, run in list(self.runs.items()):
