@@ -255,7 +255,8 @@ class Site:
             case Drop():
                 self._participant.close(message.query_id)
             case Start():
-                self._participant.start(message)
+                for sender, early in self._participant.start(message):
+                    self._on_peer_message(sender, early)
             case Done():
                 self._participant.on_done(message)
             case Rows():

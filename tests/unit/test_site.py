@@ -177,6 +177,18 @@ def test_tuples_that_overtake_the_start_wait_for_it(algorithm: Algorithm) -> Non
     assert cluster.results() == cluster.oracle() != []
 
 
+def test_a_wrong_message_that_came_before_the_start_is_blamed_on_who_sent_it() -> None:
+    cluster = Cluster()
+    cluster.issue("cam")
+    cluster.deliver("cam", "bow")
+    cluster.say("ash", "bow", Carry("q1", "a", SPAN, 0, 0, b""))
+    assert cluster.blamed == []
+    cluster.settle()
+    assert [peer for peer, _ in cluster.blamed] == ["ash"]
+    assert cluster.reason.startswith("site ash broke the protocol: ")
+    assert cluster.holds_nothing()
+
+
 def test_a_site_with_another_schema_refuses_and_nobody_starts() -> None:
     cluster = Cluster()
     stale = info("r", "bow", schema=pa.schema([*SCHEMA, ("extra", pa.string())]))
@@ -270,7 +282,7 @@ def test_a_table_keeps_what_the_slowest_of_the_other_heads_can_see() -> None:
     plan = forced_plan(parse_query(text, infos), "cam", Algorithm.SP_D)
     rows = rows_of(range(-20, 100, 10))
     arrived = [RowsArrived(name, rows, rows.column("ts"), 100, False) for name in infos]
-    said = [
+    said: list[Message] = [
         Prepare("q1", text, "cam", plan.sequences, tuple(infos.values())),
         Start("q1", TICK_MIN, None),
         Done("q1", (("a", 9), ("b", 2), ("c", 5))),
