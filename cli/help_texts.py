@@ -83,7 +83,7 @@ examples:
   narrows node --site frankfurt --config /etc/narrows/cluster.toml --speed 1
 """
 
-STATUS = "Says in words what is going on, then shows sites, streams, links, windows, replicas and queries."
+STATUS = "Says in words what is going on, then shows sites, streams, links, windows, copies and queries."
 STATUS_EXAMPLES = """\
 examples:
   narrows status
@@ -128,6 +128,19 @@ QUERIES_EXAMPLES = """\
 examples:
   narrows queries
   narrows queries --json
+"""
+
+WALKS = """\
+Shows every walk that is under way: a batch of a stream, with what was joined to it so
+far; the step of the query's plan that comes next; what it waits for, and how long. A
+walk that travels between two sites is at neither: narrows status shows what a link has
+still to send.
+"""
+WALKS_EXAMPLES = """\
+examples:
+  narrows walks
+  narrows walks frankfurt-1 --at virginia
+  narrows walks --json
 """
 
 DROP = "Ends a query everywhere, if it still runs, and forgets the rows that nobody has taken."

@@ -283,7 +283,7 @@ def carried(by_kind: Mapping[str, int]) -> set[str]:
 
 def shipped(stats: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     """By alias: full tuples that the owner of a replica has sent, and that its holder has got."""
-    tuples = {(replica["alias"], replica["half"]): replica["tuples"] for replica in stats["replicas"]}
+    tuples = {(copy["alias"], copy["half"]): copy["tuples"] for copy in stats["copies"]}
     return {alias: (tuples[alias, "owner"], tuples[alias, "holder"]) for alias, _ in tuples}
 
 
