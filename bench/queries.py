@@ -32,7 +32,7 @@ from bench.query_data import burst_streams, steady_streams
 from bench.query_results import DURABLE, FORCED, NULL_LOG, PLANNED, Results
 from bench.query_runs import Climb, Pace, climb, full_speed, hold
 from bench.query_set import WINDOW_MS, make_queries
-from bench.releases import FIRST, NOW, Release, ReleaseError, commit_of, first_release, now
+from bench.releases import NOW, Release, ReleaseError, commit_of, first_release, now
 from bench.sites import BenchError
 from bench.throughput import MATCH_RATE, PAYLOAD_BYTES, ROWS_PER_SECOND, expected_join
 from demo.ports import free_ports
@@ -57,22 +57,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done. ``memory_first``: queries of the first release, whose windows add up."""
+    """How much is done."""
 
     repeat: int
     pace: Pace
     many: int
     memory_rows: int
     memory_queries: int
-    memory_first: int
     #: The burst, and quiet time after it to look at the memory in.
     burst_s: int
     hold_s: int
     full_rows: int
 
 
-FULL = Scale(3, Pace(WINDOW_MS[1] // 1_000, 5, 15, 0.2), 100, 1_000_000, 100, 10, 20, 15, 1_000_000)
-QUICK = Scale(1, Pace(3, 1, 3, 0.15), 30, 100_000, 10, 3, 5, 6, 100_000)
+FULL = Scale(3, Pace(WINDOW_MS[1] // 1_000, 5, 15, 0.2), 100, 1_000_000, 100, 20, 15, 1_000_000)
+QUICK = Scale(1, Pace(3, 1, 3, 0.15), 30, 100_000, 10, 5, 6, 100_000)
 
 
 @dataclass
@@ -153,12 +152,11 @@ class Bench:
         lead_s = round(5 + scale.memory_queries * scale.pace.issue_s)
         burst = burst_streams(scale.memory_rows, lead_s, scale.burst_s, scale.hold_s)
         queries = make_queries(scale.memory_queries, MEMORY_WINDOW_MS)
-        for most in (False, True):
-            counts = {FIRST: scale.memory_first if most else 1, NOW: scale.memory_queries if most else 1}
+        for count in (1, scale.memory_queries):
             found = self.in_turns(
-                f"memory with {'many queries' if most else 'one query'}",
-                lambda release, folder, counts=counts: hold(  # type: ignore[misc]
-                    release, folder, burst, MEMORY_TAU_MS, queries[: counts[release.name]]
+                f"memory of {count} queries" if count > 1 else "memory of one query",
+                lambda release, folder, count=count: hold(  # type: ignore[misc]
+                    release, folder, burst, MEMORY_TAU_MS, queries[:count]
                 ),
             )
             for side, held in found:
@@ -197,7 +195,7 @@ def main() -> int:
     given = _parser().parse_args()
     load = os.getloadavg()[0]
     scale = QUICK if given.quick else FULL
-    results = Results(given.quick, load, scale.many, scale.memory_rows, scale.full_rows)
+    results = Results(given.quick, load, scale.many, scale.memory_queries, scale.memory_rows, scale.full_rows)
     with tempfile.TemporaryDirectory(prefix="narrows-queries-") as name:
         try:
             releases = (first_release(Path(name) / "first"), now())
