@@ -5,8 +5,7 @@ from __future__ import annotations
 from planner.algorithms import SPECS
 
 WHAT_IT_IS = """\
-Joins data streams that live at different sites while shipping as little as
-possible."""
+Joins data streams that live at different sites, shipping as little as it can."""
 
 NARROWS = """\
 narrows COMMAND --help says more, with examples. The configuration is the file

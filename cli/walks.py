@@ -62,7 +62,7 @@ def show_walks(console: Console, tau_ms: int, found: Found, query_id: str) -> No
 def _told(walk: pb.WalkStatus, tau_ms: int) -> list[str]:
     """Who it is, where in its plan it stands, and what it waits for."""
     first, end = tick_time(walk.first_tick, tau_ms), tick_time(walk.end_tick, tau_ms)
-    have = f"asks about {walk.keys:,} keys" if walk.asked else f"{walk.rows:,} rows"
+    have = f"at another site, which asks about {walk.keys:,} keys" if walk.asked else f"{walk.rows:,} rows"
     name = walk.alias if walk.alias == walk.stream else f"{walk.stream} AS {walk.alias}"
     return [
         f"{walk.query_id} generation {walk.generation}, batch of {walk.head}, {have}",
