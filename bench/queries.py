@@ -39,10 +39,8 @@ from demo.ports import free_ports
 from planner.errors import NarrowsError
 
 FOLDER = Path(__file__).parent / "results"
-#: Makes a daemon keep no log. For this comparison only: nothing survives a crash then.
-NULL_LOG_ENVIRONMENT = {"NARROWS_LOG": "none"}
-#: What such a daemon logs. Without it nothing would be compared, and the table would not show that.
-NULL_LOG_SAID = "keeps no log"
+#: Makes a daemon keep no log.
+NULL_LOG_OPTIONS = ("--no-log",)
 RATE, LIVE_RATE = 300, 10_000
 TAU_MS, MANY_TAU_MS, MEMORY_TAU_MS = 100, 250, 250
 COUNTS = (1, 10, 20)
@@ -179,12 +177,12 @@ class Bench:
         tables = steady_streams(LIVE_RATE, pace.seconds((1,)), TAU_MS)
         here = next(release for release in self.releases if release.name == NOW)
         for number in range(self.scale.repeat):
-            for log, environment, said in ((DURABLE, {}, ""), (NULL_LOG, NULL_LOG_ENVIRONMENT, NULL_LOG_SAID)):
+            for log, options in ((DURABLE, ()), (NULL_LOG, NULL_LOG_OPTIONS)):
                 found = self.attempt(
                     f"{LIVE_RATE:,} tuples/s, {log}, {number + 1} of {self.scale.repeat}",
                     here,
-                    lambda release, folder, environment=environment, said=said: climb(  # type: ignore[misc]
-                        release, folder, tables, TAU_MS, queries, (1,), pace, environment=environment, must_say=said
+                    lambda release, folder, options=options: climb(  # type: ignore[misc]
+                        release, folder, tables, TAU_MS, queries, (1,), pace, options=options
                     ),
                 )
                 self.results.durable.setdefault(log, []).extend(found)
