@@ -39,7 +39,7 @@ def crowd_of(seed: int) -> Scenario:
     chunk_rows_max = rng.choice([1, 2, 4])
     reads = 3 * rows * len(streams) // (1 + chunk_rows_max)
     delay_us_max = rng.choice([0, 100, 50 * MS, 500 * MS])
-    favourite = rng.choice(ALGORITHMS)
+    favourite = rng.choice(("SP-S", "SM-S1", "SM-S2", "SM-D1", *ALGORITHMS))
     return Scenario(
         seed=seed,
         sites=SITES,
@@ -62,7 +62,7 @@ def _stream(rng: random.Random, name: str, site: str, tau_ms: int, rows: int) ->
         Extra("j", "int", tuple(rng.randrange(3) for _ in data.ts)),
         Extra("v", "int", tuple(rng.choice([None, 0, 1, 2, 3, 7]) for _ in data.ts)),
     )
-    return replace(data, extras=extras, retain_ms=rng.choice([0, 0, 5 * tau_ms, 1_000 * tau_ms]))
+    return replace(data, extras=extras, retain_ms=rng.choice([*[0] * 6, 5 * tau_ms, 1_000 * tau_ms]))
 
 
 def _query(
@@ -75,18 +75,18 @@ def _query(
     delay_us_max: int,
 ) -> QuerySpec:
     # The position of a stream in the query decides ties; a stream may be there twice.
-    chosen = rng.sample(streams, 2) if rng.random() < 0.9 else [rng.choice(streams)] * 2
+    chosen = rng.sample(streams, 2) if rng.random() < 0.95 else [rng.choice(streams)] * 2
     aliases = rng.choice([("a", "b"), ("b", "a"), ("x", "y"), ("east", "west")])
     refs = tuple(
         Ref(alias, data.name, _window(rng, tau_ms), _filter(rng, alias))
         for alias, data in zip(aliases, chosen, strict=True)
     )
     edges = tuple(
-        ((aliases[0], column), (aliases[1], column)) for column in rng.choice([("key",)] * 5 + [("j", "key")])
+        ((aliases[0], column), (aliases[1], column)) for column in rng.choice([("key",)] * 8 + [("j", "key")])
     )
     columns = [(alias, column) for alias in aliases for column in ("n", "text", "v", "key", "ts")]
     outputs = [(aliases[0], "n"), (aliases[1], "n"), *rng.sample(columns, rng.choice([0, 0, 1, 3]))]
-    algorithms = [favourite if rng.random() < 0.5 else rng.choice(ALGORITHMS) for _ in aliases]
+    algorithms = [favourite if rng.random() < 0.85 else rng.choice(ALGORITHMS) for _ in aliases]
     sink = rng.choice(SITES)
     places = sorted({sink, *(data.site for data in chosen)})
     starts = [rng.choice(places) if rng.random() < 0.12 else None for _ in aliases]
@@ -100,7 +100,7 @@ def _query(
         outputs=tuple((f"{alias}_{column}", Col(alias, column)) for alias, column in dict.fromkeys(outputs)),
         sink=sink,
         ways=ways,
-        after_reads=0 if number == 0 else rng.randint(0, 2 * reads // 3),
+        after_reads=0 if number == 0 else rng.randint(0, reads // rng.choice([2, 4, 8])),
     )
     match rng.choice(["stays"] * 6 + ["dropped"] * 3 + ["awkward"] * 2):
         case "dropped":
@@ -117,8 +117,6 @@ def _window(rng: random.Random, tau_ms: int) -> Window:
         ("range", tau_ms),
         ("range", 3 * tau_ms + 1),
         ("range", 8 * tau_ms),
-        ("range", 8 * tau_ms),
-        ("rows", 2),
         ("rows", 6),
     ]
     return rng.choice(windows)
@@ -130,7 +128,7 @@ def _filter(rng: random.Random, alias: str) -> Predicate | None:
     late, later = Compare(">", number, Lit(4)), Compare(">", number, Lit(12))
     valued, keyed = IsNull(value, True), In(key, (0, 1, 2))
     filters: list[Predicate | None] = [
-        *[None] * 6,
+        *[None] * 10,
         late,
         later,
         Both(later, valued),
