@@ -203,6 +203,7 @@ class OwnedCopies:
 
 
 def _check_columns(spec: RunningCopy, schema: pa.Schema) -> None:
-    missing = [name for name in (*spec.keys, *spec.columns) if name not in schema.names]
-    if missing or not set(spec.keys) <= set(spec.columns):
-        raise PeerProtocolError(f"a copy of {spec.stream} requires its columns, keys among them; got {missing}")
+    unknown = [name for name in (*spec.keys, *spec.columns) if name not in schema.names]
+    if unknown or (spec.keys and not set(spec.keys) <= set(spec.columns)):
+        got = unknown or list(spec.columns)
+        raise PeerProtocolError(f"a copy of {spec.stream} requires its columns, keys among them; got {got}")
