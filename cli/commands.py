@@ -37,6 +37,7 @@ from cli.progress import LiveLine, rows_text
 from cli.run import RunOptions, run
 from cli.tables import show_queries, show_status, show_words
 from cli.top import top
+from cli.walks import WalksOptions, walks
 from cli.wan import wan
 from node.config import ClusterConfig, load_cluster
 from node.core.effects import QueryState
@@ -266,6 +267,10 @@ def _top(options: argparse.Namespace) -> int:
     return top(load_cluster(options.config), options.every, options.times)
 
 
+def _walks(options: argparse.Namespace) -> int:
+    return walks(WalksOptions(options.config, options.query_id, options.at, options.json), _console())
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "node": _node,
     "query": _query,
@@ -275,6 +280,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "drop": _drop,
     "status": _status,
     "top": _top,
+    "walks": _walks,
     "run": _run,
     "wan": wan,
     "init": lambda options: init(options.path, options.engine),

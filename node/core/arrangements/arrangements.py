@@ -20,6 +20,7 @@ from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
 from node.core.arrangements.table import RowTable
 from node.core.effects import IgnoreReason, TrimLog
 from node.core.errors import PeerProtocolError, QueryFailedError
+from node.core.limits import Limits
 from node.core.messages import CloseCopy, Fetch, Fetched, LeaseCopy, OpenCopy, Sync, TupleAnswer
 from node.core.outbox import Outbox
 from node.core.queries.waiting import Waiting
@@ -54,14 +55,14 @@ class Fed:
 class Arrangements:
     """Everything that a site keeps of streams."""
 
-    def __init__(self, streams: Mapping[str, StreamState], work: Work, outbox: Outbox) -> None:
+    def __init__(self, streams: Mapping[str, StreamState], work: Work, outbox: Outbox, limits: Limits) -> None:
         self._streams = streams
         self._work = work
         self._outbox = outbox
         self.readers = LogReaders(outbox)
         self.local = LocalTables(streams, work, self.readers)
         self.held = HeldCopies(work, outbox)
-        self.owned = OwnedCopies(streams, self.readers, outbox)
+        self.owned = OwnedCopies(streams, self.readers, outbox, limits)
         #: What may have something to forget.
         self._dirty: dict[Leased | OwnedCopy, None] = {}
         self._trimmable: dict[str, None] = {}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.core.arrangements.mixed import MixedHolder
 from node.core.ticks import TICK_END
 from planner.algorithms import CopyKind
 from tests.unit.arrangements.kit import TAU, below, odd, reach
@@ -211,7 +212,7 @@ def test_what_is_fetched_of_the_past_is_all_that_the_copy_was_told_of() -> None:
     world, query = begun_in_the_past(CopyKind.MIXED)
     world.reads.rotate(-1)  # the copy's first
     world.read(4)
-    assert query.copy is not None
+    assert isinstance(query.copy, MixedHolder)
     while query.copy.frontier < 4:
         if world.reads:
             world.read(2)
