@@ -31,6 +31,7 @@ EVENTS = st.lists(
         st.tuples(st.just("batch"), st.integers(1, 2), TUPLES),
         st.tuples(st.just("batch"), st.integers(1, 2), TUPLES),
         st.tuples(st.just("prepare"), st.sampled_from(REACHES), st.none()),
+        st.tuples(st.just("prepare ash"), st.none(), NUMBER),
         st.tuples(st.just("start bow"), st.integers(0, 3), NUMBER),
         st.tuples(st.just("start ash"), st.integers(0, 3), NUMBER),
         st.tuples(st.just("done"), st.integers(0, 3), NUMBER),
@@ -101,6 +102,8 @@ class Story:
         if query is None:
             return
         match name:
+            case "prepare ash" if query.query_id not in self.at_ash and not query.candidates:
+                world.prepare_at_ash(query)
             case "start bow" | "start ash":
                 self.start(query, what, name.split()[1])
             case "done" if running:

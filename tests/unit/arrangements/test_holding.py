@@ -42,6 +42,7 @@ class Ash:
         starts_walks: bool = False,
         private: bool = False,
         spec: RunningCopy | None = None,
+        prepared: dict[int, int] | None = None,
     ) -> HeldCopy:
         self.count += 1
         of = of or reach(30)
@@ -55,7 +56,10 @@ class Ash:
             starts_walks,
             private,
         )
-        return self.held.lease(wanted, [lease(f"q{self.count}", of, first_tick=tick, done=tick)])
+        made = lease(f"q{self.count}", of, first_tick=tick, done=tick)
+        copy = self.held.find(wanted, made, prepared or {}) or self.held.open(wanted, made.query_id)
+        copy.lease(made)
+        return copy
 
     def said(self) -> list[Message]:
         return [effect.message for effect in self.outbox.take_effects() if isinstance(effect, Send)]
@@ -198,6 +202,61 @@ def test_walks_start_with_what_comes_so_a_copy_that_is_further_is_too_late_for_t
     assert ash.lease(CopyKind.FULL, tick=9, starts_walks=True) is first
     assert ash.lease(CopyKind.FULL, tick=8, starts_walks=True) is not first
     assert ash.lease(CopyKind.FULL, tick=8) is first, "who only looks may begin there"
+
+
+def test_walks_may_start_with_batches_that_came_since_prepare_and_were_kept_for_the_query() -> None:
+    ash = Ash()
+    first = ash.lease(CopyKind.FULL, starts_walks=True)
+    synced(first, CopyKind.FULL, (5, 1))
+    assert ash.lease(CopyKind.FULL, tick=8, starts_walks=True, prepared={1: 8}) is first
+    assert ash.lease(CopyKind.FULL, tick=7, starts_walks=True, prepared={1: 8}) is not first
+
+
+@KINDS
+def test_a_copy_that_may_be_right_keeps_all_that_it_has_from_prepare_on(kind: CopyKind) -> None:
+    world = World()
+    first = world.start("q1", kind, reach(0))
+    world.up()
+    world.batch(1, (5, 1))
+    world.settle()
+    second = world.prepare("q2", kind, reach(30))
+    world.prepare_at_ash(second)
+    assert list(second.candidates) == [1]
+    world.batch(3, (15, 2), (25, 3))
+    first.done = 9
+    world.done_at_bow(first)
+    world.done_at_ash(first)
+    world.settle()
+    world.end_at_ash(first)
+    world.end_at_bow(first)
+    assert len(world.ash.held) == 1, "it is held although its only user is gone"
+    world.start_at_ash(second, 1)
+    world.start_at_bow(second, 1)
+    world.settle()
+    assert second.copy is world.ash.held.get(1)
+    assert second.candidates == {}
+    world.check()
+
+
+@KINDS
+def test_a_copy_that_turned_out_not_to_be_right_is_let_go(kind: CopyKind) -> None:
+    world = World(retain_ms=1_000)
+    world.batch(5, (5, 1))
+    first = world.start("q1", kind, reach(30))
+    world.settle()
+    second = world.prepare("q2", kind, reach(30))
+    world.prepare_at_ash(second)
+    world.end_at_ash(first)
+    world.start_at_ash(second, 2)
+    assert [copy.number for copy in world.ash.held.all] == [2]
+    assert CloseCopy(1) in world.mail["bow"]
+
+
+@KINDS
+def test_by_the_clock_no_copy_is_a_candidate(kind: CopyKind) -> None:
+    ash = Ash()
+    ash.lease(kind, private=True)
+    assert ash.held.candidates(spec_of(kind, reach(30))) == []
 
 
 @KINDS

@@ -163,9 +163,12 @@ def test_a_copy_that_is_closed_while_it_reads_the_log_reads_no_more() -> None:
         (OpenCopy("q1", 7, 0, 0, SPEC), "a new number"),
         (
             OpenCopy("q1", 1, 0, 0, replace(SPEC, columns=("key", "zip"))),
-            r"its columns, keys among them; got \['zip'\]",
+            r"its columns, keys among them, each once; got \['zip'\]",
         ),
-        (OpenCopy("q1", 1, 0, 0, replace(SPEC, columns=("n",))), r"its columns, keys among them; got \['n'\]"),
+        (
+            OpenCopy("q1", 1, 0, 0, replace(SPEC, columns=("n",))),
+            r"its columns, keys among them, each once; got \('key', 'n'\)",
+        ),
     ],
     ids=["another stream", "another holder", "a number twice", "an unknown column", "keys that it has not"],
 )
