@@ -74,6 +74,8 @@ WRONG_COPIES: dict[str, tuple[RunningCopy, str]] = {
     "of columns that are not there": (replace(FULL, columns=("key", "x")), r"requires its columns.*got \['x'\]"),
     "of a column twice": (replace(FULL, columns=("key", "key")), "each once"),
     "with keys that are not in it": (replace(KEYS, keys=("n",)), "keys among them"),
+    "by no keys": (replace(KEYS, keys=()), r"a keys copy of l requires keys; got \(\)"),
+    "by keys that it has no use for": (replace(FULL, keys=("key",)), "a full copy of l requires no keys"),
     "by a key twice": (replace(KEYS, keys=("key", "key")), "each once"),
 }
 

@@ -245,6 +245,9 @@ def _check(spec: RunningCopy, site: str, schema: pa.Schema) -> None:
     if missing or twice or not set(spec.keys) <= set(spec.columns) or spec.owner != site:
         got = missing or (*spec.keys, *spec.columns)
         raise PeerProtocolError(f"a copy of {spec.stream} requires its columns, keys among them, each once; got {got}")
+    if bool(spec.keys) != spec.kind.spec.keyed:
+        required = "keys" if spec.kind.spec.keyed else "no keys"
+        raise PeerProtocolError(f"a {spec.kind} copy of {spec.stream} requires {required}; got {spec.keys}")
     odd = [name for name in spec.keys if key_family(schema.field(name).type) is None]
     if odd:
         raise PeerProtocolError(f"a copy of {spec.stream} requires keys that can be compared; got {odd}")
