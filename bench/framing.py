@@ -18,7 +18,7 @@ import pyarrow as pa
 from node.codec import FrameReader, FrameWriter
 from node.core.ints import encode_ints
 from node.core.link import Ack, Frame, Part
-from node.core.messages import AskMatches, Done, KeyAnswer, Message, ReplicaSync
+from node.core.messages import AskMatches, Done, KeyAnswer, Message, Sync
 from node.core.rows import encode_rows
 from node.core.ticks import Span
 from node.wire import decode_message, encode_message, kind_of
@@ -38,7 +38,7 @@ def ask(tick: int, rng: np.random.Generator, keys: int) -> Message:
     """SM-S1 and SM-D2: the keys of a walk."""
     low = (TICK_FIRST + tick) * TAU_MS + int(rng.integers(0, 5))
     high = (TICK_FIRST + tick + 1) * TAU_MS - 1 - int(rng.integers(0, 5))
-    return AskMatches(QUERY_ID, "o", _span(tick), 0, _sealed(tick, rng), low, high, _keys(rng, keys))
+    return AskMatches(QUERY_ID, "o", _span(tick), 0, _sealed(tick, rng), low, high, 0, _keys(rng, keys))
 
 
 def answer(tick: int, rng: np.random.Generator, keys: int) -> Message:
@@ -48,14 +48,18 @@ def answer(tick: int, rng: np.random.Generator, keys: int) -> Message:
 
 def heartbeat(tick: int, _: np.random.Generator, __: int) -> Message:
     """A window in which nothing happened."""
-    return ReplicaSync(QUERY_ID, 1, TICK_FIRST + tick + 1, (TICK_FIRST + tick - 600) * TAU_MS, b"", b"", b"", b"")
+    return _sync(tick, b"", b"")
 
 
 def sync(tick: int, rng: np.random.Generator, keys: int) -> Message:
     """SM-D1 and SM-S2: keys that came and keys that went."""
     dead = np.sort(rng.choice(SLOTS, keys, replace=False)).astype(np.int64)
+    return _sync(tick, _keys(rng, keys), encode_ints(dead))
+
+
+def _sync(tick: int, born: bytes, dead: bytes) -> Message:
     before = (TICK_FIRST + tick - 600) * TAU_MS
-    return ReplicaSync(QUERY_ID, 1, TICK_FIRST + tick + 1, before, b"", _keys(rng, keys), encode_ints(dead), b"")
+    return Sync(1, TICK_FIRST + tick + 1, before, 0, b"", born, dead, b"")
 
 
 def done(tick: int, _: np.random.Generator, __: int) -> Message:
@@ -108,8 +112,8 @@ def table(ticks: int, keys: int) -> Iterator[tuple[str, float, float, float]]:
     kinds: dict[str, tuple[Made, int]] = {
         f"AskMatches, {keys} keys": (ask, keys),
         f"KeyAnswer, {keys} keys": (answer, keys),
-        "ReplicaSync, nothing new": (heartbeat, 0),
-        f"ReplicaSync, {keys} born, {keys} dead": (sync, 2 * keys),
+        "Sync, nothing new": (heartbeat, 0),
+        f"Sync, {keys} born, {keys} dead": (sync, 2 * keys),
         "Done, two heads": (done, 0),
     }
     for name, (make, count) in kinds.items():

@@ -112,25 +112,28 @@ class Pair:
         tau_ms: int,
         *,
         home: str = "a",
-        retain_s: int = 0,
-        environment: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
-        """``folder`` is a new one; queries are issued at the site of stream ``home``."""
+        """``folder`` is a new one; queries are issued at the site of stream ``home``.
+
+        ``options`` are further ones of ``narrows node``.
+        """
         self._release = release
         self._folder = folder
         self._tau_ms = tau_ms
         self._home = SITES[home]
-        self._environment = release.environment(**(environment or {}))
+        self._options = tuple(options)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
         self._closing = ExitStack()
-        #: By query id.
+        #: By query id; and the event times between which it began.
         self.queries: dict[str, Query] = {}
+        self.began_ms: dict[str, tuple[int, int]] = {}
         folder.mkdir(parents=True)
         self._config = folder / "cluster.toml"
         ports = free_ports(len(SITES))
         self._addresses = {site: f"127.0.0.1:{port}" for site, port in zip(SITES.values(), ports, strict=True)}
-        self._config.write_text(_cluster_text(self._addresses, tau_ms, retain_s))
+        self._config.write_text(_cluster_text(self._addresses, tau_ms))
         for name, table in tables.items():
             pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
 
@@ -153,9 +156,9 @@ class Pair:
         with (self._folder / f"{site}.log").open("wb") as log:
             # Its standard input stays open as long as we live: the daemon stops when that closes.
             self._processes[site] = subprocess.Popen(
-                [*command, "--with-parent"],
+                [*command, "--with-parent", *self._options],
                 cwd=self._release.folder,
-                env=self._environment,
+                env=self._release.environment(),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -197,10 +200,6 @@ class Pair:
                 said = self._said(site).strip().splitlines()[-3:]
                 raise BenchError(f"the daemon of {site} ({self._release.name}) ended: {' '.join(said)}")
 
-    def say(self, text: str) -> bool:
-        """Whether both daemons have logged this."""
-        return all(text in self._said(site) for site in self._processes)
-
     def _said(self, site: str) -> str:
         return (self._folder / f"{site}.log").read_text(errors="replace")
 
@@ -208,10 +207,19 @@ class Pair:
 
     def issue(self, queries: Sequence[Query], algorithm: str = "") -> None:
         """Install the queries, planned unless an algorithm is forced, and wait until all of them run."""
+        before_ms = self._sealed_ms()
+        issued = []
         for query in queries:
             request = pb.IssueRequest(text=query.text, algorithm=algorithm, policy="frontier")
-            self.queries[self._clients[self._home].install(request).query_id] = query
+            issued.append(self._clients[self._home].install(request).query_id)
+            self.queries[issued[-1]] = query
         self.wait("all queries to run", self._all_run, READY_S_MAX)
+        self.began_ms |= dict.fromkeys(issued, (before_ms, self._sealed_ms() + self._tau_ms))
+
+    def _sealed_ms(self) -> int:
+        """The event time up to which the stream that is ahead is sealed; before they begin, their beginning."""
+        streams = [stream for client in self._clients.values() for stream in client.status().streams]
+        return max(START_MS, *(stream.frontier * self._tau_ms for stream in streams))
 
     def _all_run(self) -> bool:
         states = {info.query_id: info.state for info in self._infos()}
@@ -292,10 +300,9 @@ class Pair:
         return self._clients[SITES[stream]].status().rss_bytes
 
 
-def _cluster_text(addresses: Mapping[str, str], tau_ms: int, retain_s: int) -> str:
+def _cluster_text(addresses: Mapping[str, str], tau_ms: int) -> str:
     lines = ['cluster = "bench"', f'tau = "{tau_ms}ms"', 'engine = "native"']
     for stream, site in SITES.items():
         lines += ["", f"[site.{site}]", f'listen = "{addresses[site]}"']
         lines += ["", f"[site.{site}.stream.{stream}]", f'path = "{stream}.parquet"', 'ts = "ts"', 'unit = "ms"']
-        lines += [f'retain = "{retain_s}s"'] if retain_s else []
     return "\n".join(lines) + "\n"

@@ -32,17 +32,15 @@ from bench.query_data import burst_streams, steady_streams
 from bench.query_results import DURABLE, FORCED, NULL_LOG, PLANNED, Results
 from bench.query_runs import Climb, Pace, climb, full_speed, hold
 from bench.query_set import WINDOW_MS, make_queries
-from bench.releases import FIRST, NOW, Release, ReleaseError, commit_of, first_release, now
+from bench.releases import NOW, Release, ReleaseError, commit_of, first_release, now
 from bench.sites import BenchError
 from bench.throughput import MATCH_RATE, PAYLOAD_BYTES, ROWS_PER_SECOND, expected_join
 from demo.ports import free_ports
 from planner.errors import NarrowsError
 
 FOLDER = Path(__file__).parent / "results"
-#: Makes a daemon keep no log. For this comparison only: nothing survives a crash then.
-NULL_LOG_ENVIRONMENT = {"NARROWS_LOG": "none"}
-#: What such a daemon logs. Without it nothing would be compared, and the table would not show that.
-NULL_LOG_SAID = "keeps no log"
+#: Makes a daemon keep no log.
+NULL_LOG_OPTIONS = ("--no-log",)
 RATE, LIVE_RATE = 300, 10_000
 TAU_MS, MANY_TAU_MS, MEMORY_TAU_MS = 100, 250, 250
 COUNTS = (1, 10, 20)
@@ -57,22 +55,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is done. ``memory_first``: queries of the first release, whose windows add up."""
+    """How much is done."""
 
     repeat: int
     pace: Pace
     many: int
     memory_rows: int
     memory_queries: int
-    memory_first: int
     #: The burst, and quiet time after it to look at the memory in.
     burst_s: int
     hold_s: int
     full_rows: int
 
 
-FULL = Scale(3, Pace(WINDOW_MS[1] // 1_000, 5, 15, 0.2), 100, 1_000_000, 100, 10, 20, 15, 1_000_000)
-QUICK = Scale(1, Pace(3, 1, 3, 0.15), 30, 100_000, 10, 3, 5, 6, 100_000)
+FULL = Scale(3, Pace(WINDOW_MS[1] // 1_000, 5, 15, 0.2), 100, 1_000_000, 100, 20, 15, 1_000_000)
+QUICK = Scale(1, Pace(3, 1, 3, 0.15), 30, 100_000, 10, 5, 6, 100_000)
 
 
 @dataclass
@@ -153,12 +150,11 @@ class Bench:
         lead_s = round(5 + scale.memory_queries * scale.pace.issue_s)
         burst = burst_streams(scale.memory_rows, lead_s, scale.burst_s, scale.hold_s)
         queries = make_queries(scale.memory_queries, MEMORY_WINDOW_MS)
-        for most in (False, True):
-            counts = {FIRST: scale.memory_first if most else 1, NOW: scale.memory_queries if most else 1}
+        for count in (1, scale.memory_queries):
             found = self.in_turns(
-                f"memory with {'many queries' if most else 'one query'}",
-                lambda release, folder, counts=counts: hold(  # type: ignore[misc]
-                    release, folder, burst, MEMORY_TAU_MS, queries[: counts[release.name]]
+                f"memory of {count} queries" if count > 1 else "memory of one query",
+                lambda release, folder, count=count: hold(  # type: ignore[misc]
+                    release, folder, burst, MEMORY_TAU_MS, queries[:count]
                 ),
             )
             for side, held in found:
@@ -181,12 +177,12 @@ class Bench:
         tables = steady_streams(LIVE_RATE, pace.seconds((1,)), TAU_MS)
         here = next(release for release in self.releases if release.name == NOW)
         for number in range(self.scale.repeat):
-            for log, environment, said in ((DURABLE, {}, ""), (NULL_LOG, NULL_LOG_ENVIRONMENT, NULL_LOG_SAID)):
+            for log, options in ((DURABLE, ()), (NULL_LOG, NULL_LOG_OPTIONS)):
                 found = self.attempt(
                     f"{LIVE_RATE:,} tuples/s, {log}, {number + 1} of {self.scale.repeat}",
                     here,
-                    lambda release, folder, environment=environment, said=said: climb(  # type: ignore[misc]
-                        release, folder, tables, TAU_MS, queries, (1,), pace, environment=environment, must_say=said
+                    lambda release, folder, options=options: climb(  # type: ignore[misc]
+                        release, folder, tables, TAU_MS, queries, (1,), pace, options=options
                     ),
                 )
                 self.results.durable.setdefault(log, []).extend(found)
@@ -197,7 +193,7 @@ def main() -> int:
     given = _parser().parse_args()
     load = os.getloadavg()[0]
     scale = QUICK if given.quick else FULL
-    results = Results(given.quick, load, scale.many, scale.memory_rows, scale.full_rows)
+    results = Results(given.quick, load, scale.many, scale.memory_queries, scale.memory_rows, scale.full_rows)
     with tempfile.TemporaryDirectory(prefix="narrows-queries-") as name:
         try:
             releases = (first_release(Path(name) / "first"), now())

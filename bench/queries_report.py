@@ -8,7 +8,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ def table(results: Results) -> list[Line]:
     change = None if ratio is None else 100 * (ratio - 1)
     lines.append(_line(f"{live}: processor", "no log", change, "{:+.0f} %", "at most +20 %", 20.0))
     lines.append(_line(f"{live}: p50 latency", "no log", more_ms, "{:+.1f} ms", "at most +5 ms", 5.0))
-    return lines
+    # What was asked is about the full size: a quick run can neither meet nor miss it.
+    return [replace(line, met=None) for line in lines] if results.quick else lines
 
 
 def _ratio_line(what: str, ratio: Any, queries: int, plan: str, most: float | None) -> Line:
@@ -141,23 +142,11 @@ def _no_worse(measure: str, of: Any, form: str) -> Line:
 
 
 def _memory_line(results: Results) -> Line:
-    texts, met = [], None
-    for side in SIDES:
-        memory = results.memory(side)
-        if len(memory) < 2:
-            texts.append("")
-            continue
-        one, many = memory[1], memory[max(memory)]
-        ratio, count = many / one, max(memory)
-        text = f"{ratio:.2f}"
-        if count != 100:
-            slope = (many - one) / (count - 1)
-            text += f" with {count} queries, by extrapolation {(one + 99 * slope) / one:.1f} with 100"
-        texts.append(text)
-        if side == NOW and count == 100:
-            met = ratio <= 1.3
-    measure = f"memory of a site, 100 queries / 1, a window of {results.memory_rows:,} rows"
-    return Line(measure, texts[0], texts[1], "at most 1.3", met)
+    measure = (
+        f"memory of a site, {results.memory_queries} queries / 1, a window of {results.memory_rows:,} rows, {PLANNED}"
+    )
+    first = said(results.memory_ratio(FIRST), "{:.2f}")
+    return _line(measure, first, results.memory_ratio(NOW), "{:.2f}", "at most 1.3", 1.3)
 
 
 def _latency_line(results: Results) -> Line:

@@ -22,6 +22,7 @@ class Results:
     #: The machine's load average before anything was started.
     load: float
     many_queries: int
+    memory_queries: int
     memory_rows: int
     full_rows: int
     climbs: dict[tuple[str, str], list[Climb]] = field(default_factory=dict)
@@ -44,11 +45,13 @@ class Results:
         found = self.climbs.get((side, plan), ())
         return median(climb.at(queries).bytes_total / climb.at(1).bytes_total for climb in found)
 
-    def memory(self, side: str) -> dict[int, float]:
-        """Memory in bytes by number of queries."""
-        held = self.held.get(side, ())
-        counts = sorted({one.queries for one in held})
-        return {count: statistics.median(one.rss_bytes for one in held if one.queries == count) for count in counts}
+    def memory_ratio(self, side: str) -> float | None:
+        """Memory with many queries over that with one."""
+        one, many = (
+            median(held.rss_bytes for held in self.held.get(side, ()) if held.queries == count)
+            for count in (1, self.memory_queries)
+        )
+        return many / one if one is not None and many is not None else None
 
     def p99_ms(self, side: str) -> float | None:
         """Emit latency of many queries."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.generate import QUERY
@@ -22,6 +23,8 @@ from tests.oracle.compare import same_rows
 
 #: After its streams are over a query may take so long to come to its end.
 END_S_MAX = 120.0
+#: The burst may take so long to be joined.
+JOIN_S_MAX = 600.0
 _LOOK_S = 0.5
 
 
@@ -68,19 +71,13 @@ def climb(
     counts: Sequence[int],
     pace: Pace,
     algorithm: str = "",
-    environment: Mapping[str, str] | None = None,
-    must_say: str = "",
+    options: Sequence[str] = (),
 ) -> Climb:
     """Measure with the first of ``counts`` queries, add more, measure again, and count the rows at the end.
 
-    Streams keep what they had, so that every query answers from their beginning, and how long issuing takes changes
-    nothing about its rows. ``must_say`` is what both daemons have to log if they obey the environment.
+    ``options`` are further ones of ``narrows node``.
     """
-    retain_s = pace.seconds(counts) if counts[-1] > 1 else 0
-    pair = Pair(release, folder, tables, tau_ms, retain_s=retain_s, environment=environment)
-    with pair:
-        if must_say and not pair.say(must_say):
-            raise BenchError(f"{release.name} with {environment} requires daemons that log {must_say!r}; they do not")
+    with Pair(release, folder, tables, tau_ms, options=options) as pair:
         stretches, issue_s = [], 0.0
         for step, (before, count) in enumerate(zip((0, *counts), counts, strict=False)):
             began_s = time.monotonic()
@@ -91,12 +88,15 @@ def climb(
             time.sleep(pace.stretch_s)
             stretches.append(between(first, pair.sample()))
         plans, engine = pair.plans(), pair.engine()
-        trouble = _trouble(pair, tables)
+        trouble = _trouble(pair, tables, tau_ms)
         return Climb(tuple(stretches), plans, engine, sum(pair.rows().values()), trouble, issue_s)
 
 
-def _trouble(pair: Pair, tables: Mapping[str, pa.Table]) -> str:
-    """Let the streams end; in what the rows are not as they must be."""
+def _trouble(pair: Pair, tables: Mapping[str, pa.Table], tau_ms: int) -> str:
+    """Let the streams end; in what the rows are not as they must be.
+
+    A query begins with some tick between its being issued and its running: its rows must be those from one of them on.
+    """
     try:
         pair.wait("queries to complete", pair.all_completed, END_S_MAX)
     except BenchError as error:
@@ -104,12 +104,17 @@ def _trouble(pair: Pair, tables: Mapping[str, pa.Table]) -> str:
         return str(error)
     rows = pair.rows()
     for query_id, query in pair.queries.items():
-        wanted = query.rows(tables)
-        if not wanted:
+        first_ms, last_ms = pair.began_ms[query_id]
+        wanted = [query.rows(_from(tables, begin_ms)) for begin_ms in range(first_ms, last_ms + 1, tau_ms)]
+        if not wanted[0]:
             return f"a query that gives rows is required; none match {query.text}"
-        if rows[query_id] != wanted:
-            return f"{wanted:,} rows are required, got {rows[query_id]:,}, of {query.text}"
+        if rows[query_id] not in wanted:
+            return f"{wanted[-1]:,} to {wanted[0]:,} rows are required, got {rows[query_id]:,}, of {query.text}"
     return ""
+
+
+def _from(tables: Mapping[str, pa.Table], begin_ms: int) -> dict[str, pa.Table]:
+    return {name: table.filter(pc.field("ts") >= begin_ms) for name, table in tables.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +142,25 @@ def hold(release: Release, folder: Path, burst: Burst, tau_ms: int, queries: Seq
                 f"{release.name} requires to issue {len(queries)} queries before the burst; it was too slow"
             )
         plans = pair.plans()
-        pair.wait("the burst to be joined", lambda: pair.all_done_before(burst.end_ms), 600.0)
-        looks = []
+        before: list[int] = []
+        pair.wait("the burst to be joined", lambda: _joined(pair, burst, before), JOIN_S_MAX)
+        after = []
         while not pair.all_completed():
-            looks.append(pair.rss_bytes("b"))
+            after.append(pair.rss_bytes("b"))
             time.sleep(_LOOK_S)
-        if not looks:
-            raise BenchError(f"{release.name} requires to join the burst before the streams end; it was too slow")
+        # Who is late with the burst may be at the end of the streams at once: then the last look must do.
+        rss = sorted(after)[len(after) // 2] if after else before[-1]
         peak = pair.rss_peak_bytes("b")
-        trouble = _trouble(pair, burst.tables)
-    return Held(len(queries), idle, sorted(looks)[len(looks) // 2], peak, plans, trouble)
+        trouble = _trouble(pair, burst.tables, tau_ms)
+    return Held(len(queries), idle, rss, peak, plans, trouble)
+
+
+def _joined(pair: Pair, burst: Burst, looks: list[int]) -> bool:
+    """Whether the burst is joined; until then the memory is noted."""
+    joined = pair.all_done_before(burst.end_ms)
+    if not joined or not looks:
+        looks.append(pair.rss_bytes("b"))
+    return joined
 
 
 @dataclass(frozen=True, slots=True)

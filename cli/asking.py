@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from cli.client import Client
 from node.rpc import control_pb2 as pb
 from planner.errors import NarrowsError
+
+Answer = TypeVar("Answer")
 
 #: Answers that are older than this, because others were waited for, are asked for again.
 _FRESH_S = 1.0
@@ -16,21 +19,25 @@ _FRESH_S = 1.0
 
 def ask_all(clients: Mapping[str, Client]) -> dict[str, pb.StatusReply | str]:
     """By site, in the order of ``clients``: its status, or why there is none. The answers are of one moment."""
+    return ask_each(clients, Client.status)
+
+
+def ask_each(clients: Mapping[str, Client], question: Callable[[Client], Answer]) -> dict[str, Answer | str]:
+    """The same for any question."""
     began_s = time.monotonic()
-    answers = _asked(clients)
+    answers = _asked(clients, question)
     if time.monotonic() - began_s > _FRESH_S:
         answering = {site: client for site, client in clients.items() if not isinstance(answers[site], str)}
-        answers |= _asked(answering)
+        answers |= _asked(answering, question)
     return answers
 
 
-def _asked(clients: Mapping[str, Client]) -> dict[str, pb.StatusReply | str]:
+def _asked(clients: Mapping[str, Client], question: Callable[[Client], Answer]) -> dict[str, Answer | str]:
+    def answer(client: Client) -> Answer | str:
+        try:
+            return question(client)
+        except NarrowsError as error:
+            return str(error)
+
     with ThreadPoolExecutor(max(1, len(clients))) as pool:
-        return dict(zip(clients, pool.map(_status, clients.values()), strict=True))
-
-
-def _status(client: Client) -> pb.StatusReply | str:
-    try:
-        return client.status()
-    except NarrowsError as error:
-        return str(error)
+        return dict(zip(clients, pool.map(answer, clients.values()), strict=True))

@@ -86,6 +86,10 @@ class Client:
     def status(self) -> pb.StatusReply:
         return self._call("Status", pb.Empty(), pb.StatusReply, STATUS_S_MAX)
 
+    def walks(self, query_id: str) -> list[pb.WalkStatus]:
+        """Walks under way at the site: those of a query, or of all if none is named."""
+        return list(self._call("Walks", pb.WalksRequest(query_id=query_id), pb.WalksReply, STATUS_S_MAX).walks)
+
     def _call(self, method: str, request: Message, reply: type[Reply], timeout_s: float = CALL_S_MAX) -> Reply:
         call: grpc.UnaryUnaryMultiCallable[Message, Reply] = self._channel.unary_unary(
             f"/narrows.Control/{method}",

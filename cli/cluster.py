@@ -87,7 +87,8 @@ class LocalCluster:
 
     def _start(self, site: str) -> None:
         command = [sys.executable, "-m", "cli.main", "node", "--config", str(self._config.path), "--site", site]
-        command.append("--with-parent")
+        # They end with us, so nobody continues what they did.
+        command += ["--with-parent", "--no-log"]
         if self._speed is not None:
             command += ["--speed", str(self._speed)]
         if self._engine is not None:

@@ -37,6 +37,7 @@ from cli.progress import LiveLine, rows_text
 from cli.run import RunOptions, run
 from cli.tables import show_queries, show_status, show_words
 from cli.top import top
+from cli.walks import WalksOptions, walks
 from cli.wan import wan
 from node.config import ClusterConfig, load_cluster
 from node.core.effects import QueryState
@@ -49,13 +50,13 @@ _WIDTH_MIN, _WIDTH_PIPED = 80, 160
 
 
 def _node(options: argparse.Namespace) -> int:
-    from node.daemon import serve  # noqa: PLC0415 - only this command needs a server
+    from node.daemon import ServeOptions, serve  # noqa: PLC0415 - only this command needs a server
 
     config = with_engine(load_cluster(options.config), options.engine)
     check_spark([config.site(options.site)])
     level = logging.DEBUG if options.verbose else logging.INFO
     logging.basicConfig(level=level, format=f"%(asctime)s {options.site} %(levelname)s %(message)s", stream=sys.stderr)
-    serve(config, options.site, options.speed, options.with_parent)
+    serve(config, options.site, ServeOptions(options.speed, options.with_parent, logged=not options.no_log))
     return 0
 
 
@@ -266,6 +267,10 @@ def _top(options: argparse.Namespace) -> int:
     return top(load_cluster(options.config), options.every, options.times)
 
 
+def _walks(options: argparse.Namespace) -> int:
+    return walks(WalksOptions(options.config, options.query_id, options.at, options.json), _console())
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "node": _node,
     "query": _query,
@@ -275,6 +280,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "drop": _drop,
     "status": _status,
     "top": _top,
+    "walks": _walks,
     "run": _run,
     "wan": wan,
     "init": lambda options: init(options.path, options.engine),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from planner.algorithms import SPECS
 
 WHAT_IT_IS = """\
-Joins data streams that live at different sites while shipping as little as
-possible."""
+Joins data streams that live at different sites, shipping as little as it can."""
 
 NARROWS = """\
 narrows COMMAND --help says more, with examples. The configuration is the file
@@ -83,7 +82,7 @@ examples:
   narrows node --site frankfurt --config /etc/narrows/cluster.toml --speed 1
 """
 
-STATUS = "Says in words what is going on, then shows sites, streams, links, windows, replicas and queries."
+STATUS = "Says in words what is going on, then shows sites, streams, links, windows, copies and queries."
 STATUS_EXAMPLES = """\
 examples:
   narrows status
@@ -128,6 +127,19 @@ QUERIES_EXAMPLES = """\
 examples:
   narrows queries
   narrows queries --json
+"""
+
+WALKS = """\
+Shows every walk that is under way: a batch of a stream, with what was joined to it so
+far; the step of the query's plan that comes next; what it waits for, and how long. A
+walk that travels between two sites is at neither: narrows status shows what a link has
+still to send.
+"""
+WALKS_EXAMPLES = """\
+examples:
+  narrows walks
+  narrows walks frankfurt-1 --at virginia
+  narrows walks --json
 """
 
 DROP = "Ends a query everywhere, if it still runs, and forgets the rows that nobody has taken."

@@ -24,6 +24,17 @@ def queries_json(queries: Sequence[pb.QueryInfo], silent: Mapping[str, str]) -> 
     return _text({"queries": [values(query) for query in queries], "silent": dict(silent)})
 
 
+def walks_json(config: ClusterConfig, found: Mapping[str, Sequence[pb.WalkStatus] | str]) -> str:
+    """The walks under way at each site that was asked, or why it does not answer."""
+    sites = {
+        site: {"answers": False, "reason": answer}
+        if isinstance(answer, str)
+        else {"answers": True, "walks": [values(walk) for walk in answer]}
+        for site, answer in found.items()
+    }
+    return _text({"cluster": config.name, "tau_ms": config.tau_ms, "sites": sites})
+
+
 def _answer(status: pb.StatusReply | str) -> dict[str, Any]:
     if isinstance(status, str):
         return {"answers": False, "reason": status}

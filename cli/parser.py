@@ -21,7 +21,7 @@ from cli.wan import add_wan
 GROUPS = {
     "begin": ("init", "run", "explain"),
     "sites": ("node", "status", "top"),
-    "queries": ("query", "follow", "queries", "drop"),
+    "queries": ("query", "follow", "queries", "walks", "drop"),
     "more": ("wan", "completion", "help"),
 }
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -42,6 +42,7 @@ def parser() -> TopParser:
     _query(commands)
     _follow(commands)
     _queries(commands)
+    _walks(commands)
     _drop(commands)
     add_wan(commands)
     _completion(commands)
@@ -110,6 +111,8 @@ def _node(commands: Commands) -> None:
     add_config_option(command)
     _speed_option(command)
     add_engine_option(command)
+    text = "keep no log of the streams: for runs that nobody continues"
+    command.add_argument("--no-log", action="store_true", help=text)
     command.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
     command.add_argument("--verbose", action="store_true", help="say more")
 
@@ -155,6 +158,16 @@ def _queries(commands: Commands) -> None:
     what = "list the queries of all sites"
     command = _add(commands, "queries", what, help_texts.QUERIES, help_texts.QUERIES_EXAMPLES)
     add_config_option(command)
+    command.add_argument("--json", action="store_true", help="print JSON, for scripts")
+
+
+def _walks(commands: Commands) -> None:
+    what = "what each batch that is under way waits for"
+    command = _add(commands, "walks", what, help_texts.WALKS, help_texts.WALKS_EXAMPLES)
+    text = "only walks of this query, as narrows queries shows it"
+    command.add_argument("query_id", metavar="ID", nargs="?", help=text)
+    add_config_option(command)
+    _completed(command.add_argument("--at", metavar="SITE", help="only walks that are at this site"), SITES)
     command.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from node.io.latency import percentile_us
 from node.rpc import control_pb2 as pb
 
-STATS_VERSION = 1
+STATS_VERSION = 2
 
 
 def run_stats(
@@ -41,11 +41,11 @@ def run_stats(
         "steps": step_stats(info.query_id, statuses),
         "sent": traffic_stats(info.query_id, statuses),
         "probes": _probes(info.query_id, statuses),
-        "replicas": [
-            _replica(site, replica)
+        "copies": [
+            _copy(site, copy)
             for site, status in statuses.items()
-            for replica in status.replicas
-            if replica.query_id == info.query_id
+            for copy in status.copies
+            if info.query_id in (copy.query_id, *copy.users)
         ],
     }
 
@@ -86,8 +86,8 @@ def _engine(engine: pb.EngineStatus) -> dict[str, Any]:
 
 
 def _stream(site: str, stream: pb.StreamStatus) -> dict[str, Any]:
-    retained = {"rows": stream.retained_rows, "bytes": stream.retained_bytes}
-    return {"site": site, "rows": stream.rows, "aside": stream.aside, "state": stream.state, "retained": retained}
+    logged = {"rows": stream.logged_rows, "bytes": stream.logged_bytes}
+    return {"site": site, "rows": stream.rows, "aside": stream.aside, "state": stream.state, "logged": logged}
 
 
 def _link(site: str, link: pb.LinkStatus) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def step_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list[di
 
 
 def traffic_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list[dict[str, Any]]:
-    """What was sent for each step, replica and head's results, without what was repeated after a reconnect."""
+    """What was sent for each step, copy and head's results, without what was repeated after a reconnect."""
     return [
         {
             "for": sent.purpose,
@@ -146,16 +146,15 @@ def _probes(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> dict[str, 
     }
 
 
-def _replica(site: str, replica: pb.ReplicaStatus) -> dict[str, Any]:
-    """One half of a replica as it was when the query ended."""
+def _copy(site: str, copy: pb.CopyStatus) -> dict[str, Any]:
+    """One half of a copy as it was when the query ended."""
     return {
         "site": site,
-        "alias": replica.alias,
-        "kind": replica.kind,
-        "half": replica.role,
-        "other_site": replica.peer,
-        "keys": replica.keys,
-        "tuples": replica.tuples,
-        "memory_bytes": replica.nbytes,
-        "restarts": replica.restarts,
+        "alias": copy.alias,
+        "kind": copy.kind,
+        "half": copy.role,
+        "other_site": copy.peer,
+        "keys": copy.keys,
+        "tuples": copy.tuples,
+        "memory_bytes": copy.nbytes,
     }

@@ -26,14 +26,14 @@ def table(title: str, *columns: str) -> Table:
 
 
 def show_status(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply | str]) -> None:
-    """Sites, streams, links, windows, replicas and probes; a site that does not answer is shown with the reason."""
+    """Sites, streams, links, windows, copies and probes; a site that does not answer is shown with the reason."""
     _sites(console, statuses)
     answering = {site: status for site, status in statuses.items() if isinstance(status, pb.StatusReply)}
     _sparks(console, answering)
     _streams(console, tau_ms, answering)
     _links(console, answering)
     _windows(console, tau_ms, answering)
-    _replicas(console, tau_ms, answering)
+    _copies(console, tau_ms, answering)
     _probes(console, answering)
     _running(console, answering)
 
@@ -85,7 +85,7 @@ def _sparks(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
 
 
 def _streams(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:
-    out = table("Streams", "stream", "site", "state", ">tuples", ">per second", "frontier", ">set aside", ">retained")
+    out = table("Streams", "stream", "site", "state", ">tuples", ">per second", "frontier", ">set aside", ">logged")
     for site, status in statuses.items():
         for stream in status.streams:
             state = stream.state + (f": {escape(stream.reason)}" if stream.reason else "")
@@ -97,7 +97,7 @@ def _streams(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRepl
                 f"{stream.rows_per_second:,.0f}",
                 tick_time(stream.frontier, tau_ms),
                 f"{stream.aside:,}",
-                size_text(stream.retained_bytes) if stream.retained_rows else "",
+                size_text(stream.logged_bytes) if stream.logged_rows else "",
             )
     console.print(out)
 
@@ -118,40 +118,42 @@ def _windows(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRepl
     rows = [(site, window) for site, status in statuses.items() for window in status.windows]
     if not rows:
         return
-    out = table("Windows", "site", "query", "window of", ">tuples", ">size", "sealed to", ">walks waiting")
+    columns = ("site", "window of", "indexed by", ">tuples", ">size", "sealed to", ">walks waiting")
+    out = table("Windows", *columns, "queries")
     for site, window in rows:
         out.add_row(
             site,
-            window.query_id,
-            window.alias,
+            window.stream,
+            # A window that is only read through has an index without keys.
+            "; ".join(keys for keys in window.indexes if keys),
             f"{window.rows:,}",
             size_text(window.nbytes),
             tick_time(window.frontier, tau_ms),
             str(window.waiting_walks),
+            ", ".join(window.users),
         )
     console.print(out)
 
 
-def _replicas(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:
+def _copies(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:
     """Those of running queries: what an ended one held is in its stats.json, not in memory."""
-    rows = [(site, replica) for site, status in statuses.items() for replica in status.replicas if not replica.ended]
+    rows = [(site, copy) for site, status in statuses.items() for copy in status.copies if not copy.ended]
     if not rows:
         return
-    columns = ("site", "query", "replica of", "kind", "half", "other site", ">keys", ">full tuples", ">memory")
-    out = table("Replicas", *columns, "sealed to", ">restarts")
-    for site, replica in rows:
+    columns = ("site", "copy of", "kind", "half", "other site", ">keys", ">full tuples", ">memory", "sealed to")
+    out = table("Copies", *columns, "queries")
+    for site, copy in rows:
         out.add_row(
             site,
-            ", ".join([replica.query_id, *replica.users]),
-            replica.alias,
-            replica.kind,
-            replica.role,
-            replica.peer,
-            f"{replica.keys:,}",
-            f"{replica.tuples:,}",
-            size_text(replica.nbytes),
-            tick_time(replica.frontier, tau_ms),
-            f"{replica.restarts:,}",
+            copy.alias,
+            copy.kind,
+            copy.role,
+            copy.peer,
+            f"{copy.keys:,}",
+            f"{copy.tuples:,}",
+            size_text(copy.nbytes),
+            tick_time(copy.frontier, tau_ms),
+            ", ".join([copy.query_id, *copy.users]),
         )
     console.print(out)
 

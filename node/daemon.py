@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,14 +28,19 @@ from node.io.engine_report import EngineReport
 from node.io.engine_thread import EngineThread
 from node.io.file_thread import FileThread
 from node.io.late import LateFiles
+from node.io.memory_storage import MemoryStorage
 from node.io.overdue import Overdue
 from node.io.plan_desk import PlanDesk
 from node.io.queries import Queries
 from node.io.replay import Replay
 from node.io.runner import Runner
 from node.io.source import Source
+from node.io.storage_thread import StorageThread
 from node.io.transport import CONNECT_METHOD, SERVER_OPTIONS, Transport
 from node.stack import Stack
+from node.storage.lock import SiteLock
+from node.storage.site_logs import begin_logs
+from node.storage.stream_logs import StreamLogs
 from planner.errors import NarrowsError
 from spark_jobs.engine import SparkEngine
 from spark_jobs.measured import MeasuredSpark
@@ -58,32 +64,39 @@ class _StoppedError(Exception):
     """The daemon was told to stop before it was up."""
 
 
-def serve(config: ClusterConfig, site: str, speed: float | None, with_parent: bool) -> None:
-    """Run the daemon of ``site`` until it is told to stop.
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What is asked of one daemon beyond what the configuration says of its site."""
 
-    Raises NarrowsError if it cannot start. ``with_parent``: also stop when standard input closes.
-    """
+    #: Replay at this multiple of the time in the files; None: as fast as it goes.
+    speed: float | None = None
+    #: Also stop when standard input closes.
+    with_parent: bool = False
+    #: Keep the log of the streams on disk; without, in memory, as long as somebody needs it.
+    logged: bool = True
+
+
+def serve(config: ClusterConfig, site: str, options: ServeOptions) -> None:
+    """Run the daemon of ``site`` until it is told to stop; raises NarrowsError if it cannot start."""
     if not __debug__:
         raise DaemonError("narrows node requires assertions; got python -O, which removes them")
     with tempfile.TemporaryDirectory(prefix=f"narrows-{site}-", ignore_cleanup_errors=True) as folder:
         overdue = Overdue(Path(folder), STOP_MAX_S)
         try:
-            asyncio.run(_serve(config, site, speed, with_parent, Path(folder), overdue))
+            asyncio.run(_serve(config, site, options, Path(folder), overdue))
         except _StoppedError:
             log.info("site %s was stopped before it was up", site)
         finally:
             overdue.done()
 
 
-async def _serve(
-    config: ClusterConfig, site: str, speed: float | None, with_parent: bool, folder: Path, overdue: Overdue
-) -> None:
+async def _serve(config: ClusterConfig, site: str, options: ServeOptions, folder: Path, overdue: Overdue) -> None:
     stopping = asyncio.Event()
-    _stop_on_signals(stopping, with_parent)
+    _stop_on_signals(stopping, options.with_parent)
     _check_free(site, config.site(site).listen)
     async with AsyncExitStack() as closing:
         try:
-            await _live(config, site, speed, folder, stopping, closing)
+            await _live(config, site, options, folder, stopping, closing)
         finally:
             overdue.begin()
 
@@ -91,24 +104,25 @@ async def _serve(
 async def _live(
     config: ClusterConfig,
     site: str,
-    speed: float | None,
+    options: ServeOptions,
     folder: Path,
     stopping: asyncio.Event,
     closing: AsyncExitStack,
 ) -> None:
     """Until it is told to stop. Whatever is opened is left to ``closing``, which closes the last first."""
     here = config.site(site)
+    logs = _logs(config, here, closing) if options.logged else None
     sources: dict[str, Source] = {}
     for stream in here.streams:
         if stream.spark is None:
-            sources[stream.name] = replay = Replay(stream, config.tau_ms, speed)
+            sources[stream.name] = replay = Replay(stream, config.tau_ms, options.speed)
             closing.callback(replay.close)
     spark = _spark(here, folder)
     if spark is not None:
         closing.callback(spark.stop)
         await _unless_stopped(stopping, spark, spark.start)
         # Closed before Spark is stopped: a source that waits for it would start it again.
-        for name, live in (await _open_spark_streams(config, here, spark, speed, stopping)).items():
+        for name, live in (await _open_spark_streams(config, here, spark, options.speed, stopping)).items():
             sources[name] = live
             closing.callback(live.close)
     limits = Limits()
@@ -129,7 +143,9 @@ async def _live(
     engine = await _engine(here, spark, folder, stopping)
     engine_thread = EngineThread(engine, runner.put_from_thread)
     closing.callback(engine_thread.stop)
-    runner.connect(transport, engine_thread, sources)
+    storage = _storage(logs, here, runner)
+    closing.callback(storage.stop)
+    runner.connect(transport, engine_thread, storage, sources)
     desk = PlanDesk(runner, config)
     report = EngineReport if spark is None else lambda: spark.report(engine)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
@@ -139,6 +155,7 @@ async def _live(
     _listen(server, site, here.listen)
     await server.start()
     engine_thread.start()
+    storage.start()
     transport.start()
     closing.push_async_callback(transport.stop)
     log.info("site %s listens on %s", site, here.listen)
@@ -158,6 +175,20 @@ async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) 
         for task in (sampling, waiting, running):
             task.cancel()
         await asyncio.gather(sampling, waiting, running, return_exceptions=True)
+
+
+def _logs(config: ClusterConfig, here: SiteConfig, closing: AsyncExitStack) -> StreamLogs:
+    """The logs of the site's streams, which no other daemon has; before Spark, which writes beside them."""
+    home = config.state_dir / here.name
+    lock = SiteLock(home)
+    closing.callback(lock.release)
+    return begin_logs(home, [stream.name for stream in here.streams])
+
+
+def _storage(logs: StreamLogs | None, here: SiteConfig, runner: Runner) -> StorageThread | MemoryStorage:
+    if logs is None:
+        return MemoryStorage([stream.name for stream in here.streams], runner.put_from_thread)
+    return StorageThread(logs, runner.put_from_thread)
 
 
 def _spark(here: SiteConfig, folder: Path) -> MeasuredSpark | None:

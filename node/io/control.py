@@ -24,6 +24,7 @@ from node.io.runner import Runner
 from node.io.spool import RowsForgottenError
 from node.io.status_report import StatusReport, peak_bytes, trouble_of
 from node.io.transport import Transport
+from node.io.walk_report import walk_rows
 from node.rpc import control_pb2 as pb
 from planner.alternatives import Compared, compared
 from planner.choose import Options
@@ -73,6 +74,7 @@ class Control:
             "Take": (self._delivery.take, pb.TakeRequest),  # type: ignore[dict-item]
             "Drop": (self._drop, pb.DropRequest),  # type: ignore[dict-item]
             "Status": (self._status, pb.Empty),  # type: ignore[dict-item]
+            "Walks": (self._walks, pb.WalksRequest),  # type: ignore[dict-item]
             "Stop": (self._stop_daemon, pb.Empty),  # type: ignore[dict-item]
         }
         methods: dict[str, grpc.RpcMethodHandler[ProtoMessage, ProtoMessage]] = {
@@ -263,6 +265,10 @@ class Control:
 
     async def _status(self, _: pb.Empty, __: Context) -> pb.StatusReply:
         return self._report.reply(await asyncio.to_thread(peak_bytes))
+
+    async def _walks(self, request: pb.WalksRequest, _: Context) -> pb.WalksReply:
+        site, now_us = self._runner.stack.site, self._runner.clock.now_us()
+        return pb.WalksReply(walks=walk_rows(site, request.query_id, now_us))
 
     def sample(self) -> None:
         """Notice how things are; called about once a second."""

@@ -132,7 +132,7 @@ class StatusReport:
                 reply.queries.append(row)
             elif (query.state is QueryState.FAILED and row.state_seconds < _FAILED_S_MAX) or row.unread_rows:
                 reply.ended.append(row)
-        reply.replicas.extend(self._replica_rows())
+        reply.copies.extend(self._copy_rows())
         reply.probes.extend(
             pb.ProbeStatus(query_id=counts.query_id, delta_us=counts.delta_us, early=counts.early, late=counts.late)
             for counts in site.probe_counts()
@@ -149,8 +149,8 @@ class StatusReport:
                 rows_per_second=self._rates.per_s(("stream", name), stream.rows_arrived, now_s),
                 frontier=stream.frontier,
                 reason=stream.failed,
-                retained_rows=stream.logged_rows,
-                retained_bytes=stream.logged_bytes,
+                logged_rows=stream.logged_rows,
+                logged_bytes=stream.logged_bytes,
                 idle_seconds=self._since.seconds(("rows", name), stream.rows_arrived, now_s),
                 still_seconds=self._since.seconds(("frontier", name), stream.frontier, now_s),
                 state_seconds=self._since.seconds(("state", name), stream.state, now_s),
@@ -254,10 +254,10 @@ class StatusReport:
             for cause, peer, kind, sent in self._runner.stack.traffic.flows()
         ]
 
-    def _replica_rows(self) -> list[pb.ReplicaStatus]:
+    def _copy_rows(self) -> list[pb.CopyStatus]:
         site = self._runner.stack.site
         return [
-            pb.ReplicaStatus(
+            pb.CopyStatus(
                 query_id=copy.query_id,
                 alias=copy.alias,
                 kind=copy.kind.value,

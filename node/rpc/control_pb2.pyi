@@ -197,7 +197,7 @@ class DropRequest(_message.Message):
     def __init__(self, query_id: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "replicas", "probes", "steps", "traffic", "queries", "engine", "ended")
+    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "copies", "probes", "steps", "traffic", "queries", "engine", "ended")
     class IgnoredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -216,7 +216,7 @@ class StatusReply(_message.Message):
     VIEWS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     IGNORED_FIELD_NUMBER: _ClassVar[int]
-    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     PROBES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     TRAFFIC_FIELD_NUMBER: _ClassVar[int]
@@ -234,14 +234,14 @@ class StatusReply(_message.Message):
     views: _containers.RepeatedCompositeFieldContainer[ViewStatus]
     uptime_seconds: float
     ignored: _containers.ScalarMap[str, int]
-    replicas: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
+    copies: _containers.RepeatedCompositeFieldContainer[CopyStatus]
     probes: _containers.RepeatedCompositeFieldContainer[ProbeStatus]
     steps: _containers.RepeatedCompositeFieldContainer[StepStatus]
     traffic: _containers.RepeatedCompositeFieldContainer[TrafficStatus]
     queries: _containers.RepeatedCompositeFieldContainer[QueryBrief]
     engine: EngineStatus
     ended: _containers.RepeatedCompositeFieldContainer[QueryBrief]
-    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ...) -> None: ...
+    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., copies: _Optional[_Iterable[_Union[CopyStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ...) -> None: ...
 
 class EngineStatus(_message.Message):
     __slots__ = ("name", "master", "version", "jobs", "job_ms_median", "job_ms_last", "rebuilt", "restarts", "restarting_seconds")
@@ -266,7 +266,7 @@ class EngineStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., master: _Optional[str] = ..., version: _Optional[str] = ..., jobs: _Optional[int] = ..., job_ms_median: _Optional[float] = ..., job_ms_last: _Optional[float] = ..., rebuilt: _Optional[int] = ..., restarts: _Optional[int] = ..., restarting_seconds: _Optional[float] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
-    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "retained_rows", "retained_bytes", "idle_seconds", "still_seconds", "state_seconds", "full_queries")
+    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "logged_rows", "logged_bytes", "idle_seconds", "still_seconds", "state_seconds", "full_queries")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -274,8 +274,8 @@ class StreamStatus(_message.Message):
     ROWS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    RETAINED_ROWS_FIELD_NUMBER: _ClassVar[int]
-    RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOGGED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    LOGGED_BYTES_FIELD_NUMBER: _ClassVar[int]
     IDLE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     STILL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     STATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -287,13 +287,13 @@ class StreamStatus(_message.Message):
     rows_per_second: float
     frontier: int
     reason: str
-    retained_rows: int
-    retained_bytes: int
+    logged_rows: int
+    logged_bytes: int
     idle_seconds: float
     still_seconds: float
     state_seconds: float
     full_queries: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., retained_rows: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., idle_seconds: _Optional[float] = ..., still_seconds: _Optional[float] = ..., state_seconds: _Optional[float] = ..., full_queries: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., logged_rows: _Optional[int] = ..., logged_bytes: _Optional[int] = ..., idle_seconds: _Optional[float] = ..., still_seconds: _Optional[float] = ..., state_seconds: _Optional[float] = ..., full_queries: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
     __slots__ = ("peer", "state", "trouble", "rtt_us", "sent_bytes", "received_bytes", "backlog_bytes", "reconnects", "duplicates", "bytes_per_s", "state_seconds", "silent_seconds", "behind_seconds", "delivered_per_s", "rtt_us_least", "reconnects_lately")
@@ -417,7 +417,7 @@ class ViewStatus(_message.Message):
     span_us: int
     def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., rows: _Optional[int] = ..., ship_all_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., span_us: _Optional[int] = ...) -> None: ...
 
-class ReplicaStatus(_message.Message):
+class CopyStatus(_message.Message):
     __slots__ = ("query_id", "alias", "kind", "role", "peer", "frontier", "keys", "tuples", "nbytes", "ended", "users")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
@@ -492,3 +492,51 @@ class ProbeStatus(_message.Message):
     early: int
     late: int
     def __init__(self, query_id: _Optional[str] = ..., delta_us: _Optional[int] = ..., early: _Optional[int] = ..., late: _Optional[int] = ...) -> None: ...
+
+class WalksRequest(_message.Message):
+    __slots__ = ("query_id",)
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    def __init__(self, query_id: _Optional[str] = ...) -> None: ...
+
+class WalksReply(_message.Message):
+    __slots__ = ("walks",)
+    WALKS_FIELD_NUMBER: _ClassVar[int]
+    walks: _containers.RepeatedCompositeFieldContainer[WalkStatus]
+    def __init__(self, walks: _Optional[_Iterable[_Union[WalkStatus, _Mapping]]] = ...) -> None: ...
+
+class WalkStatus(_message.Message):
+    __slots__ = ("query_id", "generation", "head", "first_tick", "end_tick", "rows", "keys", "step", "steps", "alias", "stream", "algorithm", "stage", "asked", "cause", "seconds")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TICK_FIELD_NUMBER: _ClassVar[int]
+    END_TICK_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    generation: int
+    head: str
+    first_tick: int
+    end_tick: int
+    rows: int
+    keys: int
+    step: int
+    steps: int
+    alias: str
+    stream: str
+    algorithm: str
+    stage: str
+    asked: bool
+    cause: str
+    seconds: float
+    def __init__(self, query_id: _Optional[str] = ..., generation: _Optional[int] = ..., head: _Optional[str] = ..., first_tick: _Optional[int] = ..., end_tick: _Optional[int] = ..., rows: _Optional[int] = ..., keys: _Optional[int] = ..., step: _Optional[int] = ..., steps: _Optional[int] = ..., alias: _Optional[str] = ..., stream: _Optional[str] = ..., algorithm: _Optional[str] = ..., stage: _Optional[str] = ..., asked: _Optional[bool] = ..., cause: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...

@@ -39,7 +39,7 @@ PATIENCE_S = 60.0
 POLL_S = 0.05
 
 SP_S, SP_D, SM_S1, SM_S2, SM_D1, SM_D2 = SIX = ("SP-S", "SP-D", "SM-S1", "SM-S2", "SM-D1", "SM-D2")
-#: Another algorithm for each direction: replicas of both kinds at one site, keys and rows on one link.
+#: Another algorithm for each direction: copies of both kinds at one site, keys and rows on one link.
 MIXES = ("l=SP-S,r=SP-D", "l=SM-S1,r=SM-D1", "l=SM-D2,r=SM-S2")
 ALGORITHMS = (*SIX, *MIXES)
 
@@ -282,8 +282,8 @@ def carried(by_kind: Mapping[str, int]) -> set[str]:
 
 
 def shipped(stats: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """By alias: full tuples that the owner of a replica has sent, and that its holder has got."""
-    tuples = {(replica["alias"], replica["half"]): replica["tuples"] for replica in stats["replicas"]}
+    """By alias: full tuples that the owner of a copy has sent, and that its holder has got."""
+    tuples = {(copy["alias"], copy["half"]): copy["tuples"] for copy in stats["copies"]}
     return {alias: (tuples[alias, "owner"], tuples[alias, "holder"]) for alias, _ in tuples}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -222,10 +223,8 @@ def test_cutting_and_restoring_the_link_in_mid_query_changes_no_row(
 
 def assert_shipped_once(daemons: Daemons, query_id: str, join: Join) -> None:
     """What was sent again over a new connection is no tuple shipped twice."""
-    everywhere = [replica for site in SITES if (status := daemons.status(site)) for replica in status.replicas]
-    replicas = [replica for replica in everywhere if replica.query_id == query_id]
-    tuples = {(replica.alias, replica.role): replica.tuples for replica in replicas}
-    assert not any(replica.restarts for replica in replicas)
+    everywhere = [copy for site in SITES if (status := daemons.status(site)) for copy in status.copies]
+    tuples = {(copy.alias, copy.role): copy.tuples for copy in everywhere if copy.query_id == query_id}
     for alias, stream in (("l", join.left), ("r", join.right)):
         assert 0 < tuples[alias, "owner"] == tuples[alias, "holder"] <= stream.table.num_rows
 
@@ -244,6 +243,30 @@ def test_a_link_on_which_nothing_passes_any_more_is_dialled_again(tmp_path: Path
         command.end().ok()
         assert link(daemons, "alpha").reconnects
         assert_same_rows(pq.read_table(out), join.expected())
+
+
+def test_walks_say_what_a_query_waits_for_while_its_link_is_cut(tmp_path: Path) -> None:
+    join = steady(8)
+    with behind_proxy(tmp_path, join.streams, "--speed", "2") as (daemons, proxy), daemons.client("alpha") as client:
+        query_id = client.issue(join.text, SM_D2).query_id
+        eventually("rows arrive", lambda: rows_stored(daemons, query_id) > 0)
+        proxy.cut()
+
+        def waits() -> list[str]:
+            said = narrows("walks", query_id, "--config", daemons.config, "--at", "alpha").ok().out
+            return [line for line in said.splitlines() if "beta to say which of" in line and "(answer)" in line]
+
+        assert eventually("a walk waits for the other site", waits)
+        assert "no walk of alpha-99 is under way" in narrows("walks", "alpha-99", "--config", daemons.config).ok().out
+        found = json.loads(narrows("walks", "--config", daemons.config, "--json").ok().out)["sites"]["alpha"]["walks"]
+        assert {walk["query_id"] for walk in found} == {query_id}
+        assert {walk["algorithm"] for walk in found} == {SM_D2}
+        assert any(walk["stage"] == "answer" and walk["rows"] >= walk["keys"] > 0 for walk in found)
+        proxy.restore()
+        out = tmp_path / "rows.parquet"
+        narrows("follow", "--config", daemons.config, query_id, "--out", out).ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+        assert "no walk is under way at alpha, beta" in narrows("walks", "--config", daemons.config).ok().out
 
 
 def test_a_slow_link_delivers_the_same_rows(tmp_path: Path) -> None:

@@ -170,7 +170,6 @@ def assert_shipped_once(stats: Mapping[str, Any], join: Join) -> None:
     for alias, stream in (("l", join.left), ("r", join.right)):
         sent, received = counts[alias]
         assert 0 < sent == received <= stream.table.num_rows
-    assert not any(replica["restarts"] for replica in stats["replicas"])
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""What the command offers, and what it shows about replicas and probes."""
+"""What the command offers, and what it shows about windows, copies, walks and probes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.console import Console
 from cli.main import main
 from cli.stats import run_stats, step_stats, traffic_stats
 from cli.tables import show_status
-from node.core.status import ProbeCounts, ReplicaKind, ReplicaRole, ReplicaStatus, StepRows
+from node.core.status import CopyRole, CopyStatus, ProbeCounts, StepRows, TableStatus
 from node.core.traffic import Cause, Purpose, Traffic
 from node.io.clock import Clock
 from node.io.control import Control
@@ -25,25 +25,27 @@ from node.io.engine_report import EngineReport
 from node.io.plan_desk import PlanDesk
 from node.io.queries import Queries
 from node.rpc import control_pb2 as pb
+from planner.algorithms import CopyKind
 from planner.model import Algorithm, Policy, PolicyName, StreamInfo, TimeUnit
 from tests.unit.files import AtOnce
 
 QUERY = "SELECT o.k FROM orders [RANGE 1 S] AS o JOIN payments [ROWS 5] AS p ON o.k = p.k"
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 CATALOGUE = {name: StreamInfo(name, "ash", SCHEMA, "ts", TimeUnit.MS) for name in ("orders", "payments")}
-HOLDER = ReplicaStatus(
+HOLDER = CopyStatus(
     "ash-1",
     "p",
-    ReplicaKind.MIXED,
-    ReplicaRole.HOLDER,
+    CopyKind.MIXED,
+    CopyRole.HOLDER,
     "bow",
     frontier=20,
     keys=1234,
     tuples=56,
     nbytes=7_800,
-    restarts=9,
+    users=("cam-7",),
 )
-OWNER = ReplicaStatus("ash-0", "o", ReplicaKind.KEYS, ReplicaRole.OWNER, "cam", 5, 1, 2, 3, 4)
+OWNER = CopyStatus("ash-0", "o", CopyKind.KEYS, CopyRole.OWNER, "cam", 5, 1, 2, 3)
+TABLE = TableStatus("orders#1", "orders", (("k",), ("k", "ts")), 30, 2, ("ash-1", "cam-7"))
 
 
 @pytest.mark.parametrize("command", ["run", "query"])
@@ -82,9 +84,10 @@ class FakeRunner:
             name="ash",
             catalogue=CATALOGUE,
             streams={},
-            runs={"ash-1": SimpleNamespace(query_id="ash-1", window_states=())},
+            runs={"ash-1": SimpleNamespace(query_id="ash-1")},
             view_counts=list,
-            replica_statuses=lambda: [OWNER, HOLDER],
+            copy_statuses=lambda: [OWNER, HOLDER],
+            table_statuses=lambda: [TABLE],
             probe_counts=lambda: [ProbeCounts("ash-1", 250_000, 3, 4)],
             step_rows=lambda: [StepRows("ash-1", "o", 1, 20, 3)],
         )
@@ -103,7 +106,8 @@ def control(tmp_path: Path) -> tuple[Control, FakeRunner]:
     nothing = cast("Any", None)
     desk = PlanDesk(cast("Any", runner), nothing)
     queries = Queries("ash", tmp_path, AtOnce())
-    made = Control(cast("Any", runner), nothing, cast("Any", thread), nothing, queries, desk, lambda: None)
+    engine = cast("Any", SimpleNamespace(rows=lambda _: 5_678, nbytes=lambda _: 91_000))
+    made = Control(cast("Any", runner), nothing, cast("Any", thread), engine, queries, desk, lambda: None)
     return made, runner
 
 
@@ -139,10 +143,22 @@ def status(tmp_path: Path) -> pb.StatusReply:
     return asyncio.run(control(tmp_path)[0]._status(pb.Empty(), cast("Any", Context())))
 
 
-def test_status_holds_replicas_and_probes(tmp_path: Path) -> None:
+def test_status_holds_windows_copies_and_probes(tmp_path: Path) -> None:
     reply = status(tmp_path)
-    assert list(reply.replicas) == [
-        pb.ReplicaStatus(
+    assert list(reply.windows) == [
+        pb.WindowStatus(
+            window="orders#1",
+            stream="orders",
+            indexes=["k", "k, ts"],
+            frontier=30,
+            waiting_walks=2,
+            rows=5_678,
+            nbytes=91_000,
+            users=["ash-1", "cam-7"],
+        )
+    ]
+    assert list(reply.copies) == [
+        pb.CopyStatus(
             query_id="ash-0",
             alias="o",
             kind="keys",
@@ -152,10 +168,9 @@ def test_status_holds_replicas_and_probes(tmp_path: Path) -> None:
             keys=1,
             tuples=2,
             nbytes=3,
-            restarts=4,
             ended=True,
         ),
-        pb.ReplicaStatus(
+        pb.CopyStatus(
             query_id="ash-1",
             alias="p",
             kind="mixed",
@@ -165,8 +180,8 @@ def test_status_holds_replicas_and_probes(tmp_path: Path) -> None:
             keys=1234,
             tuples=56,
             nbytes=7_800,
-            restarts=9,
             ended=False,
+            users=["cam-7"],
         ),
     ]
     assert list(reply.probes) == [pb.ProbeStatus(query_id="ash-1", delta_us=250_000, early=3, late=4)]
@@ -195,13 +210,29 @@ def cells(lines: list[str], title: str) -> list[list[str]]:
     return rows
 
 
-def test_status_shows_the_replicas_of_running_queries(tmp_path: Path) -> None:
-    header, *rows = cells(shown(status(tmp_path)), "Replicas")
-    assert header[:6] == ["site", "query", "replica of", "kind", "half", "other site"]
-    assert header[6:] == ["keys", "full tuples", "memory", "sealed to", "restarts"]
-    assert rows == [
-        ["site0", "ash-1", "p", "mixed", "holder", "bow", "1,234", "56", "7.8 kB", "1970-01-01 00:00:02.000", "9"]
+def test_status_shows_each_window_once_with_its_indexes_and_all_queries_that_use_it(tmp_path: Path) -> None:
+    assert cells(shown(status(tmp_path)), "Windows") == [
+        ["site", "window of", "indexed by", "tuples", "size", "sealed to", "walks waiting", "queries"],
+        ["site0", "orders", "k; k, ts", "5,678", "91.0 kB", "1970-01-01 00:00:03.000", "2", "ash-1, cam-7"],
     ]
+    assert cells(shown(pb.StatusReply()), "Windows") == []
+
+
+def test_status_shows_what_the_log_of_a_stream_holds() -> None:
+    streams = [
+        pb.StreamStatus(name="orders", state="reading", logged_rows=3, logged_bytes=1_500),
+        pb.StreamStatus(name="payments", state="held"),
+    ]
+    header, *rows = cells(shown(pb.StatusReply(streams=streams)), "Streams")
+    assert [row[header.index("logged")] for row in rows] == ["1.5 kB", ""]
+
+
+def test_status_shows_the_copies_of_running_queries_with_all_that_use_them(tmp_path: Path) -> None:
+    header, *rows = cells(shown(status(tmp_path)), "Copies")
+    assert header[:5] == ["site", "copy of", "kind", "half", "other site"]
+    assert header[5:] == ["keys", "full tuples", "memory", "sealed to", "queries"]
+    sealed = "1970-01-01 00:00:02.000"
+    assert rows == [["site0", "p", "mixed", "holder", "bow", "1,234", "56", "7.8 kB", sealed, "ash-1, cam-7"]]
 
 
 def test_status_shows_probes_only_under_policy_delta(tmp_path: Path) -> None:
@@ -209,7 +240,7 @@ def test_status_shows_probes_only_under_policy_delta(tmp_path: Path) -> None:
     assert rows == [["site0", "ash-1", "250.0 ms", "3", "4"]]
     frontier = pb.StatusReply(probes=[pb.ProbeStatus(query_id="ash-1")])
     assert cells(shown(frontier), "Policy delta") == []
-    assert cells(shown(frontier), "Replicas") == []
+    assert cells(shown(frontier), "Copies") == []
 
 
 ON_SPARK = EngineReport("spark", "local[2]", "4.3.0", 1_234, 41.256, 39.0, 5, 1)
@@ -251,11 +282,11 @@ def test_stats_add_up_the_probes_of_all_sites_and_of_this_query_only(tmp_path: P
     assert stats(ash=pb.StatusReply())["probes"] == {"delta_us": 0, "early": 0, "late": 0}
 
 
-def test_stats_hold_the_replicas_of_this_query_ended_or_not(tmp_path: Path) -> None:
+def test_stats_hold_the_copies_of_this_query_ended_or_not_also_those_that_another_began(tmp_path: Path) -> None:
     reply = status(tmp_path)
-    for replica in reply.replicas:
-        replica.ended = True
-    assert stats(ash=reply)["replicas"] == [
+    for copy in reply.copies:
+        copy.ended = True
+    mine = [
         {
             "site": "ash",
             "alias": "p",
@@ -265,10 +296,11 @@ def test_stats_hold_the_replicas_of_this_query_ended_or_not(tmp_path: Path) -> N
             "keys": 1234,
             "tuples": 56,
             "memory_bytes": 7_800,
-            "restarts": 9,
         }
     ]
-    assert stats(ash=pb.StatusReply())["replicas"] == []
+    assert stats(ash=reply)["copies"] == mine
+    assert run_stats("{}", pb.QueryInfo(query_id="cam-7"), 0, 1.0, {"ash": reply})["copies"] == mine
+    assert stats(ash=pb.StatusReply())["copies"] == []
 
 
 def test_stats_say_what_ran_the_joins_of_each_site(tmp_path: Path) -> None:

@@ -81,9 +81,9 @@ def test_what_a_site_writes_is_on_a_volume_or_in_memory() -> None:
         service = SERVICES[site.name]
         assert service["read_only"] is True
         assert [mount.partition(":")[0] for mount in service["tmpfs"]] == ["/tmp"]
-        assert service["volumes"] == ["late:/data/late"]
-    assert CLUSTER.late_dir == FOLDER / "late"
-    assert "mkdir /data/late && chown -R narrows /data\nUSER narrows" in image
+        assert service["volumes"] == ["late:/data/late", "state:/data/state"]
+    assert (CLUSTER.late_dir, CLUSTER.state_dir) == (FOLDER / "late", FOLDER / "state")
+    assert "mkdir /data/late /data/state && chown -R narrows /data\nUSER narrows" in image
 
 
 def health(service: str, **environment: str) -> int:

@@ -69,6 +69,7 @@ TABS = {
     ("narrows", "run", "--out", "ro"): {"rows.csv"},
     ("narrows", "node", "--site", ""): {"frankfurt", "virginia"},
     ("narrows", "query", "--at", "vi"): {"virginia"},
+    ("narrows", "walks", "--at", "vi"): {"virginia"},
 }
 TRY = """
 eval "$(cat completion)"

@@ -1,11 +1,10 @@
-"""What the sites counted of a query finds its step, its replica or its head."""
+"""What the sites counted of a query finds its step, its copy or its head."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from node.core.status import ReplicaKind
-from node.core.walk import shape_of
+from node.core.queries.shape import shape_of
 from node.io.measured import measured_of
 from node.rpc import control_pb2 as pb
 from planner.algorithms import CopyKind
@@ -52,7 +51,10 @@ def sent(purpose: str, name: str, number: int, peer: str, kind: str, size: int) 
 
 
 def test_counts_of_all_sites_are_put_together() -> None:
-    number = next(replica.number for replica in shape_of(PLAN).replicas if replica.kind is ReplicaKind.MIXED)
+    mixed, full = (
+        next(need.number for need in shape_of(PLAN).needs if need.kind is kind)
+        for kind in (CopyKind.MIXED, CopyKind.FULL)
+    )
     ash = pb.StatusReply(
         site="ash",
         steps=[
@@ -61,8 +63,8 @@ def test_counts_of_all_sites_are_put_together() -> None:
         ],
         traffic=[
             sent("step", "a", 1, "cam", "tuples", 70),
-            sent("replica", "", number, "bow", "keys", 20),
-            sent("replica", "a", -1, "bow", "sync", 40),
+            sent("copy", "", mixed, "bow", "keys", 20),
+            sent("copy", "", full, "bow", "sync", 40),
             pb.TrafficStatus(
                 query_id="other", purpose="step", name="a", number=1, peer="cam", kind="tuples", bytes=999
             ),
@@ -71,7 +73,7 @@ def test_counts_of_all_sites_are_put_together() -> None:
     )
     bow = pb.StatusReply(
         site="bow",
-        traffic=[sent("replica", "", number, "ash", "sync", 30), sent("results", "b", -1, "cam", "results", 5)],
+        traffic=[sent("copy", "", mixed, "ash", "sync", 30), sent("results", "b", -1, "cam", "results", 5)],
         views=[pb.ViewStatus(query_id="q", alias="b", rows=9, span_us=4_500_000, ship_all_bytes=22)],
     )
     cam = pb.StatusReply(

@@ -16,7 +16,7 @@ from tests.e2e.harness import free_port
 JOIN = (
     "SELECT o.id, p.cents FROM orders [RANGE 5 SECONDS] AS o JOIN payments [RANGE 5 SECONDS] AS p ON o.id = p.order_id"
 )
-LISTED = "init, run, explain, node, status, top, query, follow, queries, drop, wan, completion, help"
+LISTED = "init, run, explain, node, status, top, query, follow, queries, walks, drop, wan, completion, help"
 
 #: What is typed, in a folder with a cluster.toml whose daemons do not run; the exit code; words of the answer.
 TYPED = [
@@ -177,7 +177,7 @@ def test_the_help_fits_a_small_terminal_and_names_every_command(capsys: pytest.C
     assert set(LISTED.split(", ")) <= set(named)
 
 
-@pytest.mark.parametrize("command", LISTED.split(", ")[:10])
+@pytest.mark.parametrize("command", LISTED.split(", ")[:11])
 def test_the_help_of_a_command_has_an_example_and_the_exit_codes(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

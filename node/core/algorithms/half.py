@@ -42,6 +42,7 @@ class Half:
         self._desk = site.desk
         self._step = step
         self._at_source = at_source
+        self._conditions: dict[Expr | None, Expr | None] = {}
 
     def arrive(self, walk: Walk) -> None:
         """A walk comes for this step."""
@@ -114,7 +115,12 @@ class Half:
         self._desk.ask(probe, self.wait_for(walk, Stage.ENGINE, f"{rows.num_rows} rows to be joined"))
 
     def condition(self, passed: Expr | None) -> Expr | None:
-        """What must hold for a joined row besides its keys; tuples that have passed our filter are not asked again."""
-        reach = self.lease.reach
-        where = None if reach.where is None or reach.filter == passed else reach.where
-        return conjunction([term for term in (where, self._step.residual) if term is not None])
+        """What must hold for a joined row besides its keys; tuples that have passed our filter are not asked again.
+
+        Always the same object, by which an engine knows the question again.
+        """
+        if passed not in self._conditions:
+            reach = self.lease.reach
+            where = None if reach.where is None or reach.filter == passed else reach.where
+            self._conditions[passed] = conjunction([term for term in (where, self._step.residual) if term is not None])
+        return self._conditions[passed]
