@@ -217,7 +217,7 @@ class Pair:
         self.began_ms |= dict.fromkeys(issued, (before_ms, self._sealed_ms() + self._tau_ms))
 
     def _sealed_ms(self) -> int:
-        """The event time up to which the stream that is ahead is sealed; the streams' beginning before they have begun."""
+        """The event time up to which the stream that is ahead is sealed; before they begin, their beginning."""
         streams = [stream for client in self._clients.values() for stream in client.status().streams]
         return max(START_MS, *(stream.frontier * self._tau_ms for stream in streams))
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from node.core.effects import Effect, IgnoreReason, NoteIgnored, Send
+from node.core.limits import Limits
 from node.core.messages import Message, subject_of
 from node.core.traffic import Cause, cause_of
 
@@ -50,3 +51,11 @@ class Outbox:
         """What the turn asked of the world."""
         effects, self._effects = self._effects, []
         return effects
+
+
+def too_large(message: Message, size: int, limits: Limits) -> str:
+    """What is said of a message that no link takes."""
+    return (
+        f"{type(message).__name__} requires at most {limits.shipment_bytes_max} bytes; got {size}: "
+        f"a smaller tau or window makes smaller batches"
+    )

@@ -78,7 +78,7 @@ class Site:
         self._limits = limits
         self._outbox = Outbox(name)
         self._work = Work(self._outbox.do)
-        self.arrangements = Arrangements(self.streams, self._work, self._outbox)
+        self.arrangements = Arrangements(self.streams, self._work, self._outbox, limits)
         self._issuer = Issuer(limits, self._outbox)
         self._participant = Participant(
             tau_ms, self.streams, limits, self._outbox, self._issuer, self._work, self.arrangements
@@ -126,6 +126,8 @@ class Site:
         for event in events:
             self._handle(event)
             self._deliver_here()
+        self._participant.end_failed()
+        self._deliver_here()
         self._participant.tell_endings()
         self._deliver_here()
         self._issuer.tell_done()
@@ -253,7 +255,8 @@ class Site:
             case Drop():
                 self._participant.close(message.query_id)
             case Start():
-                self._participant.start(message)
+                for sender, early in self._participant.start(message):
+                    self._on_peer_message(sender, early)
             case Done():
                 self._participant.on_done(message)
             case Rows():

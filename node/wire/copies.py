@@ -1,7 +1,7 @@
 """Copies that run, with their filters, to protobuf and back.
 
-A filter is compared with others and never computed, so what its functions are is not checked here; what it is
-made of is, and how deep it goes, for those who walk it by recursion.
+What the functions of a filter are is checked where it is computed (``node.core.arrangements.owning``); what it is
+made of is checked here, and how deep it goes, for those who walk it by recursion.
 """
 
 from __future__ import annotations

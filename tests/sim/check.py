@@ -48,7 +48,7 @@ def check(scenario: Scenario) -> Outcome:
         if wrong is not None:
             raise AssertionError(wrong)
     except Exception as error:
-        error.add_note("\n".join(world.story[-60:]))
+        error.add_note("\n".join([*world.story[-60:], *world.walks()]))
         raise
     return outcome
 

@@ -54,11 +54,14 @@ from node.storage.stream_logs import LogEffect, StreamLogs
 from planner.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
 from planner.model import StreamInfo, TimeUnit
 from planner.sql import parse_query
+from tests.sim.copies import CopyJudge
 from tests.sim.disk import SimulatedDisk
+from tests.sim.invariants import Invariants
+from tests.sim.mail import Mail
 from tests.sim.queries import QuerySpec
 from tests.sim.reference_engine import ReferenceEngine
-from tests.sim.replicas import ReplicaChecker
 from tests.sim.scenario import Fault, Scenario, StreamData
+from tests.sim.views import Views
 
 START_US = 1_800_000_000_000_000
 DEADLINE_US = 3_600_000_000
@@ -160,7 +163,9 @@ class World:
         self.now_us = START_US
         self.story: list[str] = []
         self.counts: dict[str, int] = {}
-        self.replicas = ReplicaChecker(scenario)
+        self.views = Views(scenario)
+        self.copies = CopyJudge(self.views)
+        self.mail = Mail()
         self._rng = random.Random(scenario.seed ^ 0x5EED)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._tie = 0
@@ -174,6 +179,9 @@ class World:
         self._durable: dict[str, int] = {}
         #: How often each site was started; what was under way in an earlier life comes to nothing.
         self._lives = dict.fromkeys(scenario.sites, 0)
+        self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
+        specs = {query.query_id: query.spec for query in self._queries}
+        self.invariants = Invariants(self._nodes, self.mail, self.views, self.copies, specs)
         for site in scenario.sites:
             self._start(site)
         self._connections: dict[tuple[str, str], int] = {}
@@ -187,7 +195,6 @@ class World:
         self._framings: defaultdict[tuple[str, str], Framing] = defaultdict(Framing)
         self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
-        self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
         self._reads = 0
         #: Halves of copies that were another query's, by site, query and number.
         self._shared: set[tuple[str, str, str]] = set()
@@ -232,7 +239,9 @@ class World:
                 streams.append(LocalStream(info, data.lateness_ms, data.first_ts, data.retain_ms))
         peers = [peer for peer in scenario.sites if peer != site]
         session = self._rng.getrandbits(32) | 1
-        return Stack("sim", site, peers, scenario.tau_ms, session, streams, scenario.limits)
+        node = Stack("sim", site, peers, scenario.tau_ms, session, streams, scenario.limits)
+        self.mail.watch(node.site)
+        return node
 
     # -- the heap -----------------------------------------------------------------------------
 
@@ -260,8 +269,8 @@ class World:
                 raise SimulationError(f"not finished after {DEADLINE_US / 1e6:.0f} virtual seconds: {self._where()}")
             action()
         self._check_nothing_is_left()
-        self.counts["replica checks"] = self.replicas.checks
-        self.counts["tuples sent to W' and M"] = self.replicas.tuples_sent
+        self.counts["copy checks"] = self.copies.checks
+        self.counts["tuples sent to copies"] = self.copies.tuples_sent
         self.counts["halves shared by queries"] = len(self._shared)
         virtual_us = self.now_us - START_US
         probes = [counts for node in self._nodes.values() for counts in node.site.probe_counts()]
@@ -302,7 +311,9 @@ class World:
             if data.site == site:
                 self._aside.pop(data.name, None)
         self._start(site)
-        self.replicas.forget(site)
+        self.copies.forget(site)
+        self.mail.lost(site)
+        self.invariants.restarted(site)
         for pair in self._pairs():
             if site in pair:
                 self._break(pair, "the daemon died")
@@ -314,7 +325,6 @@ class World:
                 states.append(f"{name}.{stream.info.name} {stream.state} at {stream.frontier}")
             states += [f"{name}-{link.peer} {link.state.value} {link.trouble}" for link in node.links.values()]
             states += [f"{name}: {run.query_id} {run.state}" for run in node.site.runs.values()]
-            states += [f"{name}: {waiting}" for waiting in node.site.waiting()]
             states += [f"{name}: {copy}" for copy in node.site.arrangements.copy_statuses()]
             states += [f"{name}: table {table.name} {table.frontier}" for table in node.site.arrangements.local.all]
             if node.site.arrangements.owned.claims or node.site.arrangements.readers.in_use:
@@ -476,12 +486,16 @@ class World:
     def _give(self, site: str, inputs: list[Input]) -> None:
         if not isinstance(inputs[0], TimePassed):
             self._tell(f"{site} <- {_brief(inputs[0])}")
+        for item in inputs:
+            if isinstance(item, ProbeFinished):
+                self.invariants.answered(site, item.op_id)
         self._perform(site, self._nodes[site].handle(inputs, self.now_us))
         if isinstance(inputs[0], FrameArrived):
             self._shared |= {
                 (site, copy.query_id, copy.kind) for copy in self._nodes[site].site.copy_statuses() if copy.users
             }
-            self.replicas.check(site, self._nodes[site].site, self._engines[site])
+            self.copies.check(site, self._nodes[site].site, self._engines[site])
+            self.invariants.after(site)
 
     def _perform(self, site: str, outputs: Iterable[Output]) -> None:  # noqa: C901
         ops: list[RunOp] = []
@@ -501,6 +515,8 @@ class World:
                     ops.append(output)
                 case AppendBatch() | ReadLog() | TrimLog():
                     logging.append(output)
+                    if isinstance(output, TrimLog):
+                        self.invariants.trimmed(site, output.stream, output.tick)
                 case StoreRows():
                     self._store(site, output)
                 case SetAside():
@@ -529,8 +545,10 @@ class World:
             for event in events:
                 if isinstance(event, BatchLogged):
                     self._durable[event.stream] = event.frontier
+                    self.invariants.logged(event.stream, event.frontier)
             if events:
                 self._give(site, list[Input](events))
+                self.invariants.fed(site)
 
         self._at(done - self.now_us, run)
 
@@ -563,10 +581,11 @@ class World:
             if isinstance(outcome, Exception):
                 raise SimulationError(f"{site}: {type(effect.op).__name__} failed: {outcome}") from outcome
             if isinstance(effect.op, Append):
-                self.replicas.appended(site, effect.op.table, effect.op.rows)
+                self.copies.appended(site, effect.op.table, effect.op.rows)
             if isinstance(effect.op, Question):
                 answered = max(self.now_us + self._delay(), self._engine_us.get(site, 0))
                 self._engine_us[site] = answered
+                self.invariants.asked(site, effect.op_id)
                 self._answer(site, answered - self.now_us, ProbeFinished(effect.op_id, outcome))
 
     def _store(self, site: str, effect: StoreRows) -> None:
@@ -574,8 +593,13 @@ class World:
         if walk in query.stored:
             raise SimulationError(f"walk {walk} of {effect.query_id} is stored twice")
         query.stored.add(walk)
+        self.invariants.stored(effect)
         query.batches.append(effect.rows)
         self._answer(site, self._delay(), RowsStored(effect.query_id, effect.head, effect.span))
+
+    def walks(self) -> list[str]:
+        """Every walk under way, and what it waits for."""
+        return [f"{name}: {waiting}" for name, node in self._nodes.items() for waiting in node.site.waiting()]
 
     # -- the story ----------------------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from node.codec import FrameReader
-from node.core.effects import QueryState, ReportQuery, RunOp, StoreRows
+from node.core.effects import AppendBatch, QueryState, ReadLog, ReportQuery, RunOp, StoreRows, TrimLog
 from node.core.engine import Question
-from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.events import Event, ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
 from node.core.link import Frame, LinkState
 from node.core.stream import LocalStream
@@ -21,6 +21,8 @@ from node.stack import (
     SendFrame,
     Stack,
 )
+from node.storage.memory_log import MemoryLog
+from node.storage.stream_logs import StreamLogs
 from planner.model import Algorithm, StreamInfo
 from planner.plans import forced_plan
 from planner.sql import parse_query
@@ -37,6 +39,7 @@ class Nodes:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits(news_us=0)
         self.now_us = 1_000_000
+        self.logs: dict[str, StreamLogs] = {}
         self.stacks = {site: self.new(site, number) for number, site in enumerate(STREAMS, 1)}
         self.engines = {site: ReferenceEngine() for site in STREAMS}
         self.connection = 0
@@ -48,6 +51,7 @@ class Nodes:
 
     def new(self, site: str, session: int, cluster: str = "c") -> Stack:
         streams = [LocalStream(STREAMS[site])]
+        self.logs[site] = StreamLogs({STREAMS[site].name: MemoryLog()})
         return Stack(cluster, site, [PEER[site]], TAU_MS, session, streams, self.limits)
 
     def give(self, site: str, *inputs: Input) -> list[Output]:
@@ -55,18 +59,27 @@ class Nodes:
         self.outputs += [(site, output) for output in outputs]
         # Before anything else happens: what was sent in this turn is before what the next one sends.
         self.wire += [(site, output) for output in outputs if isinstance(output, SendFrame)]
-        for output in outputs:
-            match output:
-                case RunOp():
-                    answers = self.engines[site].run([output.op])
-                    if isinstance(output.op, Question):
-                        self.give(site, ProbeFinished(output.op_id, answers[0]))
-                case StoreRows():
-                    self.rows += output.rows.to_pylist()
-                    self.give(site, RowsStored(output.query_id, output.head, output.span))
-                case _:
-                    pass
+        # What the world answers comes when all that was asked is done.
+        for answer in [answer for output in outputs for answer in self._perform(site, output)]:
+            self.give(site, answer)
         return outputs
+
+    def _perform(self, site: str, output: Output) -> list[Event]:
+        match output:
+            case RunOp():
+                (outcome,) = self.engines[site].run([output.op])
+                if isinstance(output.op, Question):
+                    assert not isinstance(outcome, Exception)
+                    assert outcome is not None
+                    return [ProbeFinished(output.op_id, outcome)]
+            case AppendBatch() | ReadLog() | TrimLog():
+                return self.logs[site].run([output])
+            case StoreRows():
+                self.rows += output.rows.to_pylist()
+                return [RowsStored(output.query_id, output.head, output.span)]
+            case _:
+                pass
+        return []
 
     def connect(self) -> None:
         self.connection += 1

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from node.core.effects import (
+    AppendBatch,
     BlamePeer,
     Effect,
     IgnoreReason,
     NoteIgnored,
     QueryState,
+    ReadLog,
     ReadSource,
     ReportQuery,
     RunOp,
     Send,
     SetAside,
     StoreRows,
+    TrimLog,
 )
-from node.core.engine import CloseWindow, Engine, Expire, Find, OpenWindow, Probe
+from node.core.engine import CloseTable, Engine, Op, OpenTable, Question
 from node.core.events import (
     ClockAdvanced,
+    EngineFailed,
     Event,
     MessageReceived,
     PeerGreeted,
@@ -36,6 +40,8 @@ from node.core.limits import Limits
 from node.core.messages import Message
 from node.core.site import Site
 from node.core.stream import LocalStream
+from node.storage.memory_log import MemoryLog
+from node.storage.stream_logs import StreamLogs
 from planner.model import FRONTIER_POLICY, Algorithm, Plan, Policy, StreamInfo, TimeUnit
 from planner.plans import forced_plan
 from planner.sql import parse_query
@@ -45,6 +51,7 @@ from tests.sim.reference_engine import ReferenceEngine
 SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.int64()), ("n", pa.int64())])
 TAU_MS = 10
 WINDOW_MS = 30
+AnyOp = TypeVar("AnyOp", bound=Op)
 TIME_WINDOW: Window = ("range", WINDOW_MS * 1000)
 
 
@@ -90,10 +97,18 @@ class Cluster:
         self.infos = {"l": info("l", left, units[0]), "r": info("r", right, units[1])}
         self.sites: dict[str, Site] = {}
         self.engines: dict[str, Any] = {name: engine() for name in ("ash", "bow", "cam")}
+        self.retain_ms = dict(zip(self.infos, retain_ms, strict=True))
         self.now_us = 1_000
         #: On its way from one site to another, in order.
         self.mail: dict[tuple[str, str], deque[Message]] = defaultdict(deque)
-        self.answers: dict[str, deque[ProbeFinished]] = defaultdict(deque)
+        #: What the engine of a site has said and the site has not heard.
+        self.answers: dict[str, deque[ProbeFinished | EngineFailed]] = defaultdict(deque)
+        #: What each turn of a site had its engine do, together.
+        self.engine_runs: dict[str, list[list[Op]]] = defaultdict(list)
+        #: While ``hold_logs``, what the logs have said waits here for ``hear_logs``.
+        self.hold_logs = False
+        self.log_news: dict[str, deque[Event]] = defaultdict(deque)
+        self.trims: list[TrimLog] = []
         self.stored: dict[str, list[pa.RecordBatch]] = defaultdict(list)
         self.states: list[tuple[str, QueryState, str]] = []
         self.ignored: list[IgnoreReason] = []
@@ -102,38 +117,58 @@ class Cluster:
         self.effects: list[tuple[str, Effect]] = []
         #: Streams that were asked for more and have not answered, with the origin they were given.
         self.reads: dict[str, int | None] = {}
-        self.open_windows: dict[str, list[str]] = defaultdict(list)
+        self.open_tables: dict[str, list[str]] = defaultdict(list)
         #: Every row that arrived, by stream: what the oracle is asked about.
         self.rows: dict[str, list[pa.RecordBatch]] = {"l": [], "r": []}
+        self.logs: dict[str, StreamLogs] = {}
+        self._engine = engine
         for name in self.engines:
-            kept = zip(self.infos.values(), retain_ms, strict=True)
-            own = [LocalStream(stream, retain_ms=length) for stream, length in kept if stream.site == name]
-            self.sites[name] = Site(name, TAU_MS, own, self.limits)
+            self._new_site(name, [stream for stream in self.infos.values() if stream.site == name])
         for name in self.sites:
             for peer in self.sites:
                 theirs = tuple(stream for stream in self.infos.values() if stream.site == peer)
                 if peer != name:
                     self.give(name, PeerGreeted(peer, theirs))
 
+    def _new_site(self, name: str, streams: Sequence[StreamInfo]) -> None:
+        own = [LocalStream(stream, retain_ms=self.retain_ms[stream.name]) for stream in streams]
+        self.sites[name] = Site(name, TAU_MS, own, self.limits)
+        self.logs[name] = StreamLogs({stream.name: MemoryLog() for stream in streams})
+
+    def restart(self, name: str) -> None:
+        """A site begins anew, without its streams; what was under way from it and to it is lost."""
+        self._new_site(name, [])
+        self.engines[name] = self._engine()
+        self.open_tables[name].clear()
+        self.answers[name].clear()
+        self.log_news[name].clear()
+        for pair in self.mail:
+            if name in pair:
+                self.mail[pair].clear()
+
     # -- what happens -------------------------------------------------------------------------
 
     def give(self, site: str, *events: Event) -> None:
-        for effect in self.sites[site].handle(events, self.now_us):
-            self.effects.append((site, effect))
-            self._perform(site, effect)
+        """A turn; what the world answers at once comes in turns of its own, when all of this one's effects are done."""
+        effects = self.sites[site].handle(events, self.now_us)
+        self.effects += [(site, effect) for effect in effects]
+        answers = [answer for effect in effects for answer in self._perform(site, effect)]
+        self._run(site, [effect for effect in effects if isinstance(effect, RunOp)])
+        for answer in answers:
+            self.give(site, answer)
 
-    def _perform(self, site: str, effect: Effect) -> None:
+    def _perform(self, site: str, effect: Effect) -> list[Event]:
         match effect:
             case Send():
                 self.mail[site, effect.peer].append(effect.message)
             case ReadSource():
                 assert effect.stream not in self.reads, "one read at a time"
                 self.reads[effect.stream] = effect.origin_ms
-            case RunOp():
-                self._run(site, effect)
+            case AppendBatch() | ReadLog() | TrimLog():
+                return self._log(site, effect)
             case StoreRows():
                 self.stored[effect.query_id].append(effect.rows)
-                self.give(site, RowsStored(effect.query_id, effect.head, effect.span))
+                return [RowsStored(effect.query_id, effect.head, effect.span)]
             case ReportQuery():
                 self.states.append((effect.query_id, effect.state, effect.reason))
             case NoteIgnored():
@@ -142,16 +177,37 @@ class Cluster:
                 self.blamed.append((effect.peer, effect.reason))
             case SetAside():
                 self.aside.append(effect)
+        return []
 
-    def _run(self, site: str, effect: RunOp) -> None:
-        answers = self.engines[site].run([effect.op])
-        match effect.op:
-            case Probe() | Find():
-                self.answers[site].append(ProbeFinished(effect.op_id, answers[0]))
-            case OpenWindow():
-                self.open_windows[site].append(effect.op.window)
-            case CloseWindow():
-                self.open_windows[site].remove(effect.op.window)
+    def _log(self, site: str, effect: AppendBatch | ReadLog | TrimLog) -> list[Event]:
+        if isinstance(effect, TrimLog):
+            self.trims.append(effect)
+        news = self.logs[site].run([effect])
+        if not self.hold_logs:
+            return news
+        self.log_news[site] += news
+        return []
+
+    def hear_logs(self) -> None:
+        """What the logs have said is heard, each piece of news in a turn of its own."""
+        while site := next((site for site, news in self.log_news.items() if news), None):
+            self.give(site, self.log_news[site].popleft())
+
+    def _run(self, site: str, effects: Sequence[RunOp]) -> None:
+        if not effects:
+            return
+        ops = [effect.op for effect in effects]
+        self.engine_runs[site].append(ops)
+        for effect, outcome in zip(effects, self.engines[site].run(ops), strict=True):
+            if isinstance(outcome, Exception):
+                self.answers[site].append(EngineFailed(effect.op_id, effect.op.table, str(outcome)))
+            elif isinstance(effect.op, Question):
+                assert outcome is not None
+                self.answers[site].append(ProbeFinished(effect.op_id, outcome))
+            elif isinstance(effect.op, OpenTable):
+                self.open_tables[site].append(effect.op.table)
+            elif isinstance(effect.op, CloseTable):
+                self.open_tables[site].remove(effect.op.table)
 
     def issue(self, sink: str, algorithm: Algorithm = Algorithm.SP_D, query_id: str = "q1") -> Plan:
         plan = self.plan(sink, algorithm)
@@ -202,7 +258,7 @@ class Cluster:
         """Whether a site has something to say that waits for company."""
         runs, homes = self.sites[site].runs.values(), self.sites[site].homes.values()
         running = [home for home in homes if home.state is QueryState.RUNNING]
-        return any(run.endings for run in runs) or not all(home.all_told for home in running)
+        return any(run.has_endings for run in runs) or not all(home.all_told for home in running)
 
     def arrive(
         self,
@@ -244,16 +300,31 @@ class Cluster:
         table = expected(streams, [(("a", "key"), ("b", "key"))], OUTPUTS)
         return sorted((row["an"], row["bn"]) for row in table.to_pylist())
 
-    def expired(self, site: str) -> list[Expire]:
+    def ops(self, kind: type[AnyOp], site: str | None = None) -> list[AnyOp]:
+        """What engines were asked of that kind, at a site or anywhere."""
+        runs = [run for name, runs in self.engine_runs.items() if site in (None, name) for run in runs]
+        return [op for run in runs for op in run if isinstance(op, kind)]
+
+    def sent(self, *kinds: type[Message], site: str | None = None) -> list[Message]:
+        """The messages of some kinds that have left a site, or any, so far."""
         return [
-            effect.op
-            for where, effect in self.effects
-            if where == site and isinstance(effect, RunOp) and isinstance(effect.op, Expire)
+            effect.message
+            for name, effect in self.effects
+            if isinstance(effect, Send) and site in (None, name) and isinstance(effect.message, kinds)
         ]
 
     def holds_nothing(self) -> bool:
         """Whether no site keeps anything of any query."""
-        return all(
-            not site.runs and not self.open_windows[name] and not any(s.followers for s in site.streams.values())
-            for name, site in self.sites.items()
-        )
+        return not self.leftovers()
+
+    def leftovers(self) -> list[str]:
+        """What sites still keep of queries."""
+        found = []
+        for name, site in self.sites.items():
+            found += [f"{name} runs {query_id}" for query_id in site.runs]
+            found += [f"{name} table {table}" for table in self.open_tables[name]]
+            found += [f"{name} {stream.info.name} followed" for stream in site.streams.values() if stream.followers]
+            found += [f"{name} waits: {waiting}" for waiting in site.waiting()]
+            found += [f"{name} asks {op_id}" for op_id in site.asking]
+            found += [f"{name} arrangements"] * site.arrangements.in_use
+        return found

@@ -11,16 +11,12 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 import pyarrow as pa
 import pytest
 
-from node.core.effects import MeasureStream, QueryState, RunOp, StoreRows
-from node.core.engine import Append
-from node.core.events import DropRequested, EngineFailed, StatisticsRequested, StreamMeasured
+from node.core.effects import MeasureStream, QueryState, StoreRows
+from node.core.events import DropRequested, EngineFailed, StatisticsRequested, StoreFailed, StreamMeasured
 from node.core.limits import Limits
 from node.core.recent import RecentBatches
 from node.core.ticks import Span
 from node.core.traffic import Cause, Purpose, Traffic
-from node.engine.native import NativeEngine
-from node.io import engine_thread
-from node.io.engine_thread import EngineThread
 from node.io.planned import Planned
 from node.io.queries import Queries
 from node.stack import TimePassed
@@ -31,7 +27,7 @@ from tests.unit.files import AtOnce
 from tests.unit.nodes import PEER, Nodes
 from tests.unit.sites import QUERY, Cluster
 
-LIMITS = Limits(news_us=0, ended_queries_max=4, ended_replicas_max=4, untaken_queries_max=6)
+LIMITS = Limits(news_us=0, ended_queries_max=4, untaken_queries_max=6)
 ALGORITHMS = list(Algorithm)
 
 
@@ -83,8 +79,11 @@ class Life:
             self._rows()
         self.nodes.give(home, DropRequested(names[0]))
         self._rows()
-        self.nodes.give(home, EngineFailed(names[1], "as the test says"))
-        self.nodes.give(PEER[home], EngineFailed(names[2], "as the test says"))
+        self.nodes.give(home, StoreFailed(names[1], "as the test says"))
+        self._rows()
+        site = self.nodes.stacks[PEER[home]].site
+        for table in [table.name for table in site.arrangements.local.all]:
+            self.nodes.give(PEER[home], EngineFailed(0, table, "as the test says"))
         self._rows()
         assert self.nodes.rows, "they did run"
         self.nodes.outputs.clear()
@@ -211,12 +210,3 @@ def test_an_ended_query_has_no_open_file(queries: Queries) -> None:
     assert query.spool._files.current is None
     assert query.spool.piece(0).load()
     assert not query.unconfirmed
-
-
-def test_the_engines_thread_remembers_only_the_last_queries_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_thread, "_FAILED_KEPT", 3)
-    thread = EngineThread(NativeEngine(), lambda _: None)
-    for number in range(10):
-        query_id = f"q{number}"
-        thread._run([(query_id, [RunOp(number, query_id, Append("nowhere", ROWS))])])
-    assert list(thread._failed) == ["q7", "q8", "q9"]

@@ -8,11 +8,10 @@ from node.core.effects import IgnoreReason, QueryState, Send
 from node.core.events import ClockAdvanced, DropRequested, PeerStateLost, QueryIssued
 from node.core.limits import Limits
 from node.core.messages import Drop, Prepare, Prepared, Start
-from node.core.site import Site
 from planner.model import Algorithm
 from planner.plans import forced_plan
 from planner.sql import parse_query
-from tests.unit.sites import TAU_MS, Cluster
+from tests.unit.sites import Cluster
 
 EVERY = pytest.mark.parametrize("algorithm", list(Algorithm))
 SELF_JOIN = "SELECT a.n AS an, b.n AS bn FROM l [RANGE 30 MS] AS a JOIN l [RANGE 30 MS] AS b ON a.key = b.key"
@@ -33,8 +32,12 @@ def traces(cluster: Cluster, query_id: str) -> list[str]:
             for _, run in stream.followers
             if run.query_id == query_id
         ]
-        found += [f"{name} {window}" for window in cluster.open_windows[name] if window.startswith(f"{query_id}/")]
-        found += [f"{name} asks" for run in site.asking.values() if run.query_id == query_id]
+        found += [f"{name} table {table.name}" for table in site.table_statuses() if query_id in table.users]
+        found += [f"{name} waits: {waiting}" for waiting in site.waiting() if waiting.walk.query_id == query_id]
+        arrangements = site.arrangements
+        found += [f"{name} claims" for claim in arrangements.owned.claims if claim.lease.query_id == query_id]
+        leases = [lease for copy in (*arrangements.owned.all, *arrangements.held.all) for lease in copy.leases]
+        found += [f"{name} leases {lease.reach.alias}" for lease in leases if lease.query_id == query_id]
     return found
 
 
@@ -144,9 +147,7 @@ def test_a_site_that_dies_while_preparing_ends_the_query_everywhere(ready: bool)
     cluster.deliver("cam", "ash")
     if ready:
         cluster.deliver("ash", "cam")  # Start is on its way
-    cluster.sites["ash"] = Site("ash", TAU_MS, [], cluster.limits)
-    cluster.mail["cam", "ash"].clear()
-    cluster.mail["ash", "cam"].clear()
+    cluster.restart("ash")
     for site in ("bow", "cam"):
         cluster.give(site, PeerStateLost("ash", "the daemon was restarted"))
     cluster.settle()
@@ -240,8 +241,7 @@ def test_a_home_that_dies_leaves_a_self_join_of_the_stream_running() -> None:
     issue_self_join(cluster, "ash", "q2", Algorithm.SP_D)
     cluster.settle()
     cluster.arrive("l", 3, 14, 25)
-    cluster.sites["cam"] = Site("cam", TAU_MS, [], cluster.limits)
-    cluster.open_windows["cam"].clear()
+    cluster.restart("cam")
     cluster.give("bow", PeerStateLost("cam", "gone"))
     cluster.give("ash", PeerStateLost("cam", "gone"))
     cluster.settle()
@@ -267,7 +267,8 @@ def test_the_status_of_many_queries_tells_them_apart() -> None:
     assert sorted((count.query_id, count.alias, count.rows) for count in ash.view_counts()) == [
         (f"q{number}", "a", 2) for number in range(5)
     ]
-    assert sorted({status.query_id for status in ash.replica_statuses()}) == [f"q{number}" for number in range(5)]
+    for half in ash.copy_statuses():  # one copy each way, which all share
+        assert (half.query_id, half.users) == ("q0", ("q1", "q3", "q4"))
     assert sorted(ash.runs) == ["q0", "q1", "q3", "q4"]
     assert [home.state for home in cluster.sites["cam"].homes.values()].count(QueryState.RUNNING) == 4
 

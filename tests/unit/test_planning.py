@@ -13,7 +13,7 @@ from node.core.effects import Effect, MeasureStream, ReportStatistics, Send
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, LinkMeasured, StatisticsRequested, StreamMeasured
 from node.core.limits import Limits
-from node.core.messages import AskProfile, Carry, LinkSeen, Message, Profiles, Refused, Rows, Sync
+from node.core.messages import AskProfile, Carry, LeaseCopy, LinkSeen, Message, Profiles, Refused, Rows, Sync
 from node.core.outbox import Outbox
 from node.core.planning import Planning
 from node.core.profile import profile_of, sample_of
@@ -286,7 +286,8 @@ def test_what_flew_when_the_connection_broke_is_not_counted() -> None:
     ("message", "cause"),
     [
         (Carry("q", "a", Span(1, 2), 1, 0, b""), Cause("q", Purpose.STEP, "a", 1)),
-        (Sync("q", "b", Span(1, 2), 0, b""), Cause("q", Purpose.REPLICA, "b")),
+        (LeaseCopy("q", 3, 1), Cause("q", Purpose.COPY, "", 1)),
+        (Sync(3, 2, 0, 0, b"", b"", b"", b""), Cause("", Purpose.COPY)),
         (Rows("q", "a", Span(1, 2), 0, b""), Cause("q", Purpose.RESULTS, "a")),
         (Refused("q", "no"), Cause("q", Purpose.CONTROL)),
     ],

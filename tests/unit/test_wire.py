@@ -19,20 +19,20 @@ from node.core.errors import PeerProtocolError
 from node.core.link import Hello, Kind, Packed, Ping, Pong, Refuse
 from node.core.messages import (
     AskMatches,
-    Attach,
     Carry,
-    Detach,
+    CloseCopy,
     Done,
     Drop,
     Failed,
     Fetch,
     Fetched,
     KeyAnswer,
+    LeaseCopy,
     Message,
+    OpenCopy,
     Prepare,
     Prepared,
     Refused,
-    ReplicaSync,
     Rows,
     Start,
     Sync,
@@ -52,7 +52,9 @@ from node.wire import (
     encode_message,
     kind_of,
 )
-from planner.model import Algorithm, Policy, PolicyName, Sequence, Step, StreamInfo, TimeUnit
+from planner.algorithms import CopyKind
+from planner.copies import CopyAxis, RunningCopy
+from planner.model import Algorithm, Call, ColumnRef, Literal, Policy, PolicyName, Sequence, Step, StreamInfo, TimeUnit
 from tests.unit import fuzz
 
 T = TypeVar("T")
@@ -94,6 +96,34 @@ def streams(draw: st.DrawFn) -> StreamInfo:
 steps = st.builds(Step, texts, st.sampled_from(Algorithm))
 starts = st.none() | texts.filter(bool)
 sequences = st.builds(Sequence, texts, st.lists(steps, max_size=3).map(tuple), starts)
+frontiers = st.lists(st.tuples(texts, ticks), max_size=3).map(tuple)
+literals = st.one_of(
+    st.builds(Literal, st.none() | st.booleans(), st.just(pa.bool_())),
+    st.builds(Literal, st.integers(-(2**63), 2**63 - 1), st.just(pa.int64())),
+    st.builds(Literal, st.floats(allow_nan=False), st.just(pa.float64())),
+    st.builds(Literal, st.decimals(-(10**9), 10**9, places=2), st.just(pa.decimal128(12, 2))),
+    st.builds(Literal, texts, st.just(pa.string())),
+    st.builds(Literal, data, st.just(pa.binary())),
+)
+
+
+@st.composite
+def running_copies_of(draw: st.DrawFn) -> RunningCopy:
+    stream = draw(texts)
+    leaves = st.builds(ColumnRef, st.just(stream), texts) | literals
+    calls = st.recursive(
+        leaves,
+        lambda args: st.builds(
+            Call, texts, st.lists(args, max_size=3).map(tuple), st.sampled_from([pa.bool_(), pa.int64(), pa.string()])
+        ),
+        max_leaves=6,
+    )
+    names = st.lists(texts, max_size=3).map(tuple)
+    axis, kind = draw(st.sampled_from(CopyAxis)), draw(st.sampled_from(CopyKind))
+    return RunningCopy(kind, stream, draw(names), draw(names), draw(st.none() | calls), axis, draw(texts), draw(texts))
+
+
+running_copies = running_copies_of()
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(
         Prepare,
@@ -104,21 +134,28 @@ messages: st.SearchStrategy[Message] = st.one_of(
         st.lists(streams(), max_size=3).map(tuple),
         st.builds(Policy, st.sampled_from(PolicyName), st.none() | durations),
     ),
-    st.builds(Prepared, texts, ticks, st.none() | s64, st.lists(st.tuples(texts, durations), max_size=3).map(tuple)),
+    st.builds(
+        Prepared,
+        texts,
+        ticks,
+        st.none() | s64,
+        st.lists(st.tuples(texts, durations), max_size=3).map(tuple),
+        frontiers,
+    ),
     st.builds(Refused, texts, texts),
-    st.builds(Start, texts, ticks, st.none() | s64, durations),
+    st.builds(Start, texts, ticks, st.none() | s64, durations, frontiers),
     st.builds(Drop, texts),
     st.builds(Failed, texts, texts),
-    st.builds(Sync, texts, texts, spans(), s64, data),
     st.builds(Carry, texts, texts, spans(), u32, s64, data),
-    st.builds(AskMatches, texts, texts, spans(), u32, s64, times, times, data, data),
+    st.builds(AskMatches, texts, texts, spans(), u32, s64, times, times, u32, data, data),
     st.builds(KeyAnswer, texts, texts, spans(), u32, data),
-    st.builds(TupleAnswer, texts, texts, spans(), u32, data),
-    st.builds(ReplicaSync, texts, u32, ticks, times, data, data, data, data),
-    st.builds(Fetch, texts, u32, st.integers(0, 2**63 - 1), data),
-    st.builds(Fetched, texts, u32, data),
-    st.builds(Attach, texts, u32, texts, u32),
-    st.builds(Detach, texts, u32),
+    st.builds(TupleAnswer, texts, texts, spans(), u32, u32, data),
+    st.builds(Sync, u32, ticks, times, s64, data, data, data, data),
+    st.builds(Fetch, u32, st.integers(0, 2**63 - 1), data),
+    st.builds(Fetched, u32, data),
+    st.builds(OpenCopy, texts, u32, u32, ticks, running_copies),
+    st.builds(LeaseCopy, texts, u32, u32),
+    st.builds(CloseCopy, u32),
     st.builds(Rows, texts, texts, spans(), s64, data),
     st.builds(Done, texts, st.lists(st.tuples(texts, ticks), max_size=4).map(tuple)),
 )
@@ -148,14 +185,14 @@ def test_what_a_site_says_about_itself_comes_back_as_it_was(infos: list[StreamIn
 def test_bytes_are_counted_under_the_right_heading() -> None:
     span = Span(0, 1)
     headings: dict[Kind, list[Message]] = {
-        Kind.KEYS: [AskMatches("q", "a", span, 0, 0, 0, 0, b"", b""), Fetch("q", 0, 0, b"")],
+        Kind.KEYS: [AskMatches("q", "a", span, 0, 0, 0, 0, 0, b"", b""), Fetch(0, 0, b"")],
         Kind.KEY_ANSWERS: [KeyAnswer("q", "a", span, 0, b"")],
         Kind.TUPLES: [
             Carry("q", "a", span, 0, 0, b""),
-            TupleAnswer("q", "a", span, 0, b""),
-            Fetched("q", 0, b""),
+            TupleAnswer("q", "a", span, 0, 0, b""),
+            Fetched(0, b""),
         ],
-        Kind.SYNC: [Sync("q", "a", span, 0, b""), ReplicaSync("q", 0, 0, 0, b"", b"", b"", b"")],
+        Kind.SYNC: [Sync(0, 0, 0, 0, b"", b"", b"", b"")],
         Kind.RESULTS: [Rows("q", "a", span, 0, b"")],
         Kind.CONTROL: [
             Prepare("q", "", "", (), ()),
@@ -165,6 +202,9 @@ def test_bytes_are_counted_under_the_right_heading() -> None:
             Drop("q"),
             Failed("q", ""),
             Done("q", ()),
+            OpenCopy("q", 1, 0, 0, RunningCopy(CopyKind.FULL, "s", (), ("x",), None, CopyAxis.TIME, "ash", "bow")),
+            LeaseCopy("q", 1, 0),
+            CloseCopy(1),
         ],
     }
     assert {kind: {kind_of(message) for message in under} for kind, under in headings.items()} == {
@@ -210,7 +250,8 @@ def test_ticks_beyond_the_axis_are_refused(tick: int) -> None:
         packed(pb.Message(prepared=pb.Prepared(earliest=tick))),
         packed(pb.Message(start=pb.Start(tick=tick))),
         packed(pb.Message(done=pb.Done(heads=["a"])), tick),
-        packed(pb.Message(replica_sync=1), tick, 0, blobs=b"\0\0\0"),
+        packed(pb.Message(sync=1), tick, 0, 0, blobs=b"\0\0\0"),
+        packed(pb.Message(open_copy=pb.OpenCopy(tick=tick, spec=pb.RunningCopy(kind="full", axis="time")))),
     ):
         refuses(decode_message, message, f"a tick requires a number .* got {tick}")
 
@@ -219,7 +260,7 @@ def test_ticks_beyond_the_axis_are_refused(tick: int) -> None:
 def test_event_times_beyond_their_range_are_refused(ts: int) -> None:
     ask = pb.Message(ask_matches=pb.Place(head="a"))
     for message in (
-        packed(pb.Message(replica_sync=1), 0, ts, blobs=b"\0\0\0"),
+        packed(pb.Message(sync=1), 0, ts, 0, blobs=b"\0\0\0"),
         packed(ask, 0, 1, 0, ts, 0, blobs=b"\0"),
         packed(ask, 0, 1, 0, 0, ts, blobs=b"\0"),
     ):
@@ -247,7 +288,6 @@ def test_an_unknown_policy_is_refused(name: str) -> None:
 def test_spans_that_are_none_are_refused(first: int, end: int) -> None:
     place = pb.Place(head="a")
     for body, more in (
-        (pb.Message(sync="a"), 0),
         (pb.Message(carry=place), 1),
         (pb.Message(rows="a"), 1),
         (pb.Message(ask_matches=place), 3),
@@ -259,8 +299,10 @@ def test_spans_that_are_none_are_refused(first: int, end: int) -> None:
 
 
 def test_a_message_with_too_few_or_too_many_numbers_is_refused() -> None:
-    refuses(decode_message, packed(pb.Message(sync="a")), "a message requires more numbers than 0")
-    refuses(decode_message, packed(pb.Message(sync="a"), 0, 1, 2, 3), "a message requires 3 numbers; got 4")
+    refuses(decode_message, packed(pb.Message(sync=1)), "a message requires more numbers than 0")
+    refuses(
+        decode_message, packed(pb.Message(carry=pb.Place(head="a")), 0, 1, 2, 3), "a message requires 3 numbers; got 4"
+    )
     refuses(decode_message, packed(pb.Message(drop=pb.Nothing()), 1), "a message requires 0 numbers; got 1")
     refuses(decode_message, packed(pb.Message(done=pb.Done(heads=["a", "b"])), 1), "more numbers than 1")
 
@@ -269,8 +311,8 @@ def test_a_message_that_is_cut_or_goes_on_is_refused() -> None:
     refuses(decode_message, Packed(b""), "a number requires")
     refuses(decode_message, Packed(b"\7\1"), "a message requires a body of 7 bytes; got 1")
     refuses(decode_message, packed(pb.Message(drop=pb.Nothing()), blobs=b"x"), "no blob; got one of 1 bytes")
-    refuses(decode_message, packed(pb.Message(replica_sync=1), 0, 0, blobs=b"\2\2\2abc"), r"blobs of \[2, 2, 2\] bytes")
-    refuses(decode_message, packed(pb.Message(replica_sync=1), 0, 0, blobs=b"\2\2"), "a number requires")
+    refuses(decode_message, packed(pb.Message(sync=1), 0, 0, 0, blobs=b"\2\2\2abc"), r"blobs of \[2, 2, 2\] bytes")
+    refuses(decode_message, packed(pb.Message(sync=1), 0, 0, 0, blobs=b"\2\2"), "a number requires")
 
 
 def test_an_unknown_algorithm_is_refused() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from node.core.arrangements.copy import HeldCopy, OwnedCopy
-from node.core.arrangements.feeds import LogReaders
+from node.core.arrangements.feeds import Feed, LogReaders
 from node.core.arrangements.full import FullHolder
 from node.core.arrangements.holding import HeldCopies
 from node.core.arrangements.keys import KeysHolder
@@ -20,6 +20,7 @@ from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
 from node.core.arrangements.table import RowTable
 from node.core.effects import IgnoreReason, TrimLog
 from node.core.errors import PeerProtocolError, QueryFailedError
+from node.core.limits import Limits
 from node.core.messages import CloseCopy, Fetch, Fetched, LeaseCopy, OpenCopy, Sync, TupleAnswer
 from node.core.outbox import Outbox
 from node.core.queries.waiting import Waiting
@@ -54,14 +55,14 @@ class Fed:
 class Arrangements:
     """Everything that a site keeps of streams."""
 
-    def __init__(self, streams: Mapping[str, StreamState], work: Work, outbox: Outbox) -> None:
+    def __init__(self, streams: Mapping[str, StreamState], work: Work, outbox: Outbox, limits: Limits) -> None:
         self._streams = streams
         self._work = work
         self._outbox = outbox
         self.readers = LogReaders(outbox)
         self.local = LocalTables(streams, work, self.readers)
         self.held = HeldCopies(work, outbox)
-        self.owned = OwnedCopies(streams, self.readers, outbox)
+        self.owned = OwnedCopies(streams, self.readers, outbox, limits)
         #: What may have something to forget.
         self._dirty: dict[Leased | OwnedCopy, None] = {}
         self._trimmable: dict[str, None] = {}
@@ -136,11 +137,13 @@ class Arrangements:
                 fed.woken += feed.progress.release()
             else:
                 assert isinstance(feed, OwnedCopy)
+                if sealed.span.end > self._readable(name, feed):
+                    break
                 fed.woken += self.owned.feed(feed, sealed)  # type: ignore[arg-type]
         if not batches and feed.frontier < stream.fed:
             raise LogGapError(f"stream {name} requires tick {feed.frontier} in its log; it is not there any more")
         if feed.frontier < stream.fed:
-            if isinstance(feed, RowTable) and full(feed):
+            if self._has_enough(name, feed, full):
                 self.readers.pause(name, feed)
             else:
                 self.readers.begin(name, feed)
@@ -149,8 +152,27 @@ class Arrangements:
     def read_on(self, full: IsFull) -> None:
         """Go on reading for those who are behind and can take more."""
         for feed, stream in self.readers.paused:
-            if not (isinstance(feed, RowTable) and full(feed)):
+            if not self._has_enough(stream, feed, full):
                 self.readers.begin(stream, feed)
+
+    def _has_enough(self, stream: str, feed: Feed, full: IsFull) -> bool:
+        if isinstance(feed, RowTable):
+            return full(feed)
+        assert isinstance(feed, OwnedCopy)
+        return self._readable(stream, feed) <= feed.frontier
+
+    def _readable(self, stream: str, copy: OwnedCopy) -> int:
+        """How far the log may be read for a copy: not beyond the tables in which tuples are looked for on its behalf.
+
+        A query whose start is not known here yet has no such table of the past.
+        """
+        if not isinstance(copy, ReducedOwner | MixedOwner):
+            return TICK_END
+        if any(lease.frozen for lease in copy.leases if lease.query_id in copy.users):
+            return TICK_MIN
+        behind = [feed for feed in self.readers.behind(stream) if isinstance(feed, RowTable)]
+        tables = [table for table in behind if any(lease.query_id in copy.users for lease in table.leases)]
+        return min((table.frontier for table in tables), default=TICK_END)
 
     # -- copies that others hold --------------------------------------------------------------
 

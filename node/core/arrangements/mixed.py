@@ -30,7 +30,7 @@ from node.core.arrangements.copy import (
 from node.core.arrangements.keys import CountedCopy, apply_births, apply_deaths, check_progress
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.ordinals import Ordinals
-from node.core.arrangements.reduced import bounds_on_axis
+from node.core.arrangements.reduced import bounds_on_axis, is_gone_on_axis
 from node.core.bits import Bits, Mask
 from node.core.engine import POSITION, TS, Append, CloseTable, Expire, Find, OpenIndex, OpenTable
 from node.core.errors import PeerProtocolError
@@ -287,8 +287,7 @@ class MixedHolder(HeldCopy):
 
     def has_forgotten(self, lease: Lease, low_ts: int, include_ties: bool) -> bool:
         """Whether rows at ``low_ts`` could see what is gone; possible under policy delta alone."""
-        low, _ = self.bounds(lease, np.array([low_ts], np.int64), include_ties)
-        return int(low[0]) < self.kept_from
+        return is_gone_on_axis(self._ordinals, self.kept_from, lease, low_ts, include_ties)
 
     def close(self) -> None:
         self._work.run(CloseTable(self.name))

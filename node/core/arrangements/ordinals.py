@@ -75,6 +75,7 @@ class Passing:
         self._numbers = Fifo(np.int64)
         #: Of tuples before this event time it is not known which pass.
         self.known_from = known_from
+        self._has_forgotten = False
 
     @property
     def nbytes(self) -> int:
@@ -92,5 +93,10 @@ class Passing:
         found: I64 = np.where(places >= 0, numbers[np.maximum(places, 0)], np.minimum(before, numbers[0]))
         return found
 
+    def lacks(self, before: int, count: int) -> bool:
+        """Whether some of the last ``count`` before a number are forgotten."""
+        return self._has_forgotten and int(np.searchsorted(self._numbers.values, before)) < count
+
     def forget_before(self, number: int) -> None:
-        self._numbers.pop(int(np.searchsorted(self._numbers.values, number)))
+        gone = self._numbers.pop(int(np.searchsorted(self._numbers.values, number)))
+        self._has_forgotten |= len(gone) > 0

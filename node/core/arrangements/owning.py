@@ -19,8 +19,10 @@ from node.core.arrangements.lease import Lease
 from node.core.arrangements.mixed import MixedOwner
 from node.core.arrangements.reduced import ReducedOwner
 from node.core.errors import PeerProtocolError
-from node.core.messages import CopyMessage, OpenCopy, Sync
-from node.core.outbox import Outbox
+from node.core.evaluate import evaluate
+from node.core.limits import Limits
+from node.core.messages import CopyMessage, OpenCopy, Sync, payload_bytes
+from node.core.outbox import Outbox, too_large
 from node.core.queries.shape import CopyNeed
 from node.core.queries.waiting import Waiting
 from node.core.status import CopyStatus
@@ -29,6 +31,8 @@ from node.core.traffic import Cause, Purpose
 from node.core.view import SealedRows
 from planner.algorithms import CopyKind
 from planner.copies import CopyAxis, RunningCopy
+from planner.keys import key_family
+from planner.model import Expr
 
 #: A copy, by its holder and the number that it has there.
 Place = tuple[str, int]
@@ -52,12 +56,17 @@ class Claim:
 class OwnedCopies:
     """All of them, by holder and number."""
 
-    def __init__(self, streams: Mapping[str, StreamState], readers: LogReaders, outbox: Outbox) -> None:
+    def __init__(self, streams: Mapping[str, StreamState], readers: LogReaders, outbox: Outbox, limits: Limits) -> None:
         self._streams = streams
         self._readers = readers
         self._outbox = outbox
+        self._limits = limits
         self._copies: dict[Place, Owner] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
+        #: Copies that missed a message, which no link would have taken, and why.
+        self._broken: dict[Place, str] = {}
+        #: Queries that cannot go on because of that, and why.
+        self._failed: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -85,6 +94,8 @@ class OwnedCopies:
         if claim is None:
             return False
         copy.users[query_id] = need
+        if (copy.peer, copy.number) in self._broken:
+            self._failed[query_id] = self._broken[copy.peer, copy.number]
         for other in self._copies.values():
             if other is not copy and claim.lease in other.leases:
                 other.leases.remove(claim.lease)
@@ -116,7 +127,7 @@ class OwnedCopies:
         if place in self._copies or stream is None or spec.holder != peer:
             got = f"{message.copy} of {spec.stream}"
             raise PeerProtocolError(f"a copy requires a new number and a stream of this site; got {got}")
-        _check_columns(spec, stream.info.schema)
+        _check(spec, self._outbox.site, stream.info.schema)
         if (message.query_id, message.need) not in self._claims:
             # That query is over, so its past may be gone. Whoever else uses the copy sees nothing that is not logged.
             message = replace(message, tick=max(message.tick, stream.log_begin))
@@ -151,6 +162,7 @@ class OwnedCopies:
     def close(self, peer: str, number: int) -> list[Waiting]:
         """Its holder needs it no more; who waited for it."""
         copy = self._copies.pop((peer, number), None)
+        self._broken.pop((peer, number), None)
         if copy is None:
             return []
         self._readers.forget(copy)
@@ -191,8 +203,21 @@ class OwnedCopies:
 
     def post(self, copy: OwnedCopy, message: Sync | CopyMessage) -> None:
         """Send something for a copy; its bytes are those of the query that has used it for longest."""
+        place = copy.peer, copy.number
+        size = payload_bytes(message)
+        if size > self._limits.shipment_bytes_max:
+            self._broken[place] = too_large(message, size, self._limits)
+        if place in self._broken:
+            # What comes after a gap must not be taken for the next.
+            self._failed |= dict.fromkeys(copy.users, self._broken[place])
+            return
         query_id, need = next(iter(copy.users.items()), ("", -1))
         self._outbox.send(copy.peer, message, Cause(query_id, Purpose.COPY, "", need))
+
+    def take_failed(self) -> dict[str, str]:
+        """Queries that cannot go on since a copy that they use was not sent something, and why."""
+        failed, self._failed = self._failed, {}
+        return failed
 
     def statuses(self) -> list[CopyStatus]:
         return [copy.status() for copy in self._copies.values()]
@@ -202,7 +227,29 @@ class OwnedCopies:
         return [copy.spec for copy in self._copies.values()]
 
 
-def _check_columns(spec: RunningCopy, schema: pa.Schema) -> None:
+def _check(spec: RunningCopy, site: str, schema: pa.Schema) -> None:
+    """Raises PeerProtocolError unless such a copy of a stream with that schema can be kept."""
     missing = [name for name in (*spec.keys, *spec.columns) if name not in schema.names]
-    if missing or not set(spec.keys) <= set(spec.columns):
-        raise PeerProtocolError(f"a copy of {spec.stream} requires its columns, keys among them; got {missing}")
+    twice = len(set(spec.keys)) < len(spec.keys) or len(set(spec.columns)) < len(spec.columns)
+    if missing or twice or not set(spec.keys) <= set(spec.columns) or spec.owner != site:
+        got = missing or (*spec.keys, *spec.columns)
+        raise PeerProtocolError(f"a copy of {spec.stream} requires its columns, keys among them, each once; got {got}")
+    odd = [name for name in spec.keys if key_family(schema.field(name).type) is None]
+    if odd:
+        raise PeerProtocolError(f"a copy of {spec.stream} requires keys that can be compared; got {odd}")
+    if spec.filter is not None:
+        _check_filter(spec.filter, spec.stream, schema)
+
+
+def _check_filter(condition: Expr, stream: str, schema: pa.Schema) -> None:
+    """A peer's filter is computed here, on each batch: whatever is wrong with it must show before that."""
+    fields = [pa.field(f"{stream}.{field.name}", field.type) for field in schema]
+    nulls = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in fields], schema=pa.schema(fields))
+    for rows in (nulls.slice(1), nulls):
+        try:
+            kind = evaluate(condition, rows).type
+        except Exception as error:
+            # Kernels, and Arrow below them, raise what they like about arguments that they were not made for.
+            raise PeerProtocolError(f"a copy of {stream} requires a filter of its columns; got {error!r}") from error
+        if not pa.types.is_boolean(kind):
+            raise PeerProtocolError(f"a copy of {stream} requires a filter that is true or false; got {kind}")

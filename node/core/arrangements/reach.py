@@ -51,18 +51,24 @@ class Reach:
 
     def times(self, ts: I64, include_ties: bool) -> tuple[I64, I64]:
         """For rows at these times the range [low, high) of visible event times; of a count window only its high end."""
-        high = ts // self.scale + 1 if include_ties else -(-ts // self.scale)
+        high = ts // self.scale + 1 if include_ties else _divided_up(ts, self.scale)
         if self.length is None:
             return np.full(len(ts), _INT64_MIN, np.int64), high
         low = ts - self.length
         # Where that overflowed, everything is in reach.
-        return np.where(low > ts, _INT64_MIN, -(-low // self.scale)), high
+        return np.where(low > ts, _INT64_MIN, _divided_up(low, self.scale)), high
 
     def before(self, ts: int) -> int:
         """Of a time window, rows at ``ts`` (stream's unit) or later see nothing that is older than this."""
         if ts >= TICK_END or ts <= TICK_MIN or self.length is None:
             return ts
         return max(TICK_MIN, ts - self.length // self.scale)
+
+
+def _divided_up(values: I64, divisor: int) -> I64:
+    """Divided and rounded up; the lowest number has no negative, so not by negating twice."""
+    rounded: I64 = values // divisor + (values % divisor != 0)
+    return rounded
 
 
 def reach_of(query: JoinQuery, alias: str, tau_ms: int) -> Reach:

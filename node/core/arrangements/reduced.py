@@ -152,8 +152,7 @@ class ReducedHolder(HeldCopy):
 
     def has_forgotten(self, lease: Lease, low_ts: int, include_ties: bool) -> bool:
         """Whether rows at ``low_ts`` could see what is gone; possible under policy delta alone."""
-        low, _ = self.bounds(lease, np.array([low_ts], np.int64), include_ties)
-        return int(low[0]) < self.kept_from
+        return is_gone_on_axis(self._ordinals, self.kept_from, lease, low_ts, include_ties)
 
     def close(self) -> None:
         self._work.run(CloseTable(self.name))
@@ -169,3 +168,13 @@ def bounds_on_axis(ordinals: Ordinals, lease: Lease, ts: I64, include_ties: bool
         return np.maximum(low_ts, lease.first_ts), high_ts
     high = ordinals.rank(high_ts)
     return np.maximum(high - lease.reach.count, ordinals.rank_one(lease.first_ts)), high
+
+
+def is_gone_on_axis(ordinals: Ordinals, kept_from: int, lease: Lease, low_ts: int, include_ties: bool) -> bool:
+    """Whether rows at ``low_ts`` could see what is before ``kept_from``."""
+    if lease.reach.count is None:
+        low, _ = bounds_on_axis(ordinals, lease, np.array([low_ts], np.int64), include_ties)
+        return int(low[0]) < kept_from
+    # The rank of a time that is forgotten is too high, that of the query's first time too.
+    _, high_ts = lease.reach.times(np.array([low_ts], np.int64), include_ties)
+    return lease.first_ts < ordinals.known_from and int(ordinals.rank(high_ts)[0]) - lease.reach.count < kept_from

@@ -42,7 +42,7 @@ class RowTable:
         #: Questions under way, and the first number that their answers may have: from there on nothing is forgotten.
         self._holds: dict[int, int] = {}
         self._passing: dict[Expr, Passing] = {}
-        #: Copies may still be asked for rows from this number on, whatever leases say; None if there are no such copies.
+        #: Copies may still be asked for rows from this number on, whatever leases say; None if there are none.
         self.floor: int | None = None
         self._is_new = True
         self._indexes: dict[tuple[str, ...], int] = {}
@@ -66,8 +66,9 @@ class RowTable:
     def lease(self, lease: Lease) -> None:
         """Keep for a query what it can ask for from now on."""
         self.leases.append(lease)
-        if lease.reach.count is not None and lease.reach.filter is not None:
-            self._passing.setdefault(lease.reach.filter, Passing(self.progress.sealed_ts))
+        counted = self._counted_by(lease.reach)
+        if counted is not None:
+            self._passing.setdefault(counted, Passing(self.progress.sealed_ts))
         if lease.keys is None:
             return
         if not self._indexes:
@@ -85,7 +86,7 @@ class RowTable:
         self.progress.cancel(lease.query_id)
         if lease.keys is not None:
             self._drop_index(lease.keys)
-        counted = {other.reach.filter for other in self.leases if other.reach.count is not None}
+        counted = {self._counted_by(other.reach) for other in self.leases}
         self._passing = {filter_: passing for filter_, passing in self._passing.items() if filter_ in counted}
 
     def _drop_index(self, keys: tuple[str, ...]) -> None:
@@ -97,10 +98,18 @@ class RowTable:
 
     def reaches_back_to(self, tick_ts: int, reach: Reach) -> bool:
         """Whether a query that sees what is from this event time on finds all of it here."""
-        passing = self._passing.get(reach.filter) if reach.count is not None and reach.filter is not None else None
-        if passing is not None and passing.known_from > tick_ts:
-            return False
-        return self.kept_from <= self._ordinals.rank_one(tick_ts) and self._ordinals.known_from <= tick_ts
+        counted = self._counted_by(reach)
+        if counted is not None:
+            passing = self._passing.get(counted)
+            if tick_ts < (self.progress.sealed_ts if passing is None else passing.known_from):
+                return False
+        # While nobody looks, no rows are kept.
+        kept_from = self.kept_from if self._indexes else self._ordinals.end
+        return kept_from <= self._ordinals.rank_one(tick_ts) and self._ordinals.known_from <= tick_ts
+
+    def _counted_by(self, reach: Reach) -> Expr | None:
+        """The filter behind which a count window counts, unless all rows have passed it."""
+        return None if reach.count is None or reach.filter == self.filter else reach.filter
 
     # -- rows ---------------------------------------------------------------------------------
 
@@ -145,8 +154,9 @@ class RowTable:
         if by_time:
             found.append(self._number_at(min(by_time)))
         for lease in looking:
-            if lease.reach.count is not None:
-                at = self._number_at(lease.passed_ts(self.progress))
+            passed = lease.passed_ts(self.progress)
+            if lease.reach.count is not None and passed < TICK_END:
+                at = self._ordinals.rank_one(passed)
                 found.append(int(self._back(lease.reach, np.array([at], np.int64))[0]))
         if self.floor is not None:
             found.append(self.floor)
@@ -192,9 +202,8 @@ class RowTable:
 
     def _back(self, reach: Reach, numbers: I64) -> I64:
         assert reach.count is not None
-        if reach.filter is None or reach.filter == self.filter:
-            return numbers - reach.count
-        return self._passing[reach.filter].back(numbers, reach.count)
+        counted = self._counted_by(reach)
+        return numbers - reach.count if counted is None else self._passing[counted].back(numbers, reach.count)
 
     def visible(self, lease: Lease, low_ts: int, high_ts: int, include_ties: bool) -> tuple[int, int]:
         """Everything that rows from ``low_ts`` to ``high_ts`` (query's unit) see has a number in [low, high)."""
@@ -203,11 +212,16 @@ class RowTable:
 
     def has_forgotten(self, lease: Lease, low_ts: int, include_ties: bool) -> bool:
         """Whether rows at ``low_ts`` could see what is gone; possible under policy delta alone."""
-        low_times, _ = lease.reach.times(np.array([low_ts], np.int64), include_ties)
-        low = max(int(low_times[0]), lease.first_ts)
+        low_times, high_times = lease.reach.times(np.array([low_ts], np.int64), include_ties)
         if lease.reach.count is None:
-            return low < self._ordinals.known_from
-        return self.visible(lease, low_ts, low_ts, include_ties)[0] < self.kept_from
+            return max(int(low_times[0]), lease.first_ts) < self._ordinals.known_from
+        if lease.first_ts >= self._ordinals.known_from:
+            return False
+        high = self._ordinals.rank(high_times)
+        counted = self._counted_by(lease.reach)
+        if counted is not None and self._passing[counted].lacks(int(high[0]), lease.reach.count):
+            return True
+        return int(self._back(lease.reach, high)[0]) < self.kept_from
 
     def times_of(self, numbers: I64) -> I64:
         """Event times of rows that were found."""

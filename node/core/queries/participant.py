@@ -136,17 +136,19 @@ class Participant:
         query = parse_query(message.text, {info.name: info for info in message.streams})
         return checked_plan(Plan(query, message.sink, message.sequences, message.policy))
 
-    def start(self, message: Start) -> None:
-        """All sites are ready."""
+    def start(self, message: Start) -> list[tuple[str, StepMessage]]:
+        """All sites are ready; the messages that came before we knew, each with who sent it."""
         run = self._find(message)
         if run is None:
-            return
+            return []
         for alias in run.local_aliases:
             stream = self._streams[run.plan.query.ref(alias).stream.name]
             if not stream.started and message.origin_ms is not None:
                 stream.origin_ms = message.origin_ms
+        early: list[tuple[str, StepMessage]] = []
         with self._working(run.query_id):
-            run.start(message)
+            early = run.start(message)
+        return early
 
     def give_up_waiting(self) -> None:
         """A query that nobody starts must not hold streams that others read."""
@@ -309,6 +311,11 @@ class Participant:
             self._outbox.send(run.plan.sink, Failed(query_id, reason))
         else:
             self._issuer.end(query_id, QueryState.FAILED, reason)
+
+    def end_failed(self) -> None:
+        """End the queries with copies that could not be sent what they need."""
+        for query_id, reason in self._arrangements.owned.take_failed().items():
+            self.fail(query_id, f"at {self._site}: {reason}")
 
     def peer_lost(self, peer: str, reason: str) -> None:
         """Home may not notice: its own link with the peer can be fine, or the peer may be home itself."""

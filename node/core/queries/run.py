@@ -104,10 +104,12 @@ class QueryRun:
 
     # -- its life -----------------------------------------------------------------------------
 
-    def start(self, message: Start) -> None:
-        """Begin with the tuples from a tick on, those that were sealed since Prepare included."""
-        if self._life.on(RunEvent.START) is not Reaction.BEGIN:
-            return
+    def start(self, message: Start) -> list[tuple[str, StepMessage]]:
+        """Begin with the tuples from a tick on, those that were sealed since Prepare included.
+
+        The messages that came early, each with who sent it: now they can be taken.
+        """
+        self._life.on(RunEvent.START)
         query = self.plan.query
         self.first_tick = message.tick
         self._done = dict.fromkeys(query.aliases, message.tick)
@@ -135,8 +137,7 @@ class QueryRun:
         for table, sealed in early:
             self.on_batch(table, sealed)
         messages, self._early_messages = self._early_messages, []
-        for peer, step_message in messages:
-            self.on_message(peer, step_message)
+        return messages
 
     def close(self) -> None:
         """Let go of everything."""

@@ -19,7 +19,7 @@ from node.core.held import Endings
 from node.core.keycodes import usable
 from node.core.limits import Limits
 from node.core.messages import AskMatches, Carry, Fetch, Rows, StepMessage, payload_bytes
-from node.core.outbox import Outbox
+from node.core.outbox import Outbox, too_large
 from node.core.payload import take_batch
 from node.core.queries.leases import QueryLeases
 from node.core.queries.shape import Shape, StepShape
@@ -200,10 +200,7 @@ class Walks:
     def _send(self, peer: str, message: StepMessage | Rows) -> None:
         size = payload_bytes(message)
         if size > self.limits.shipment_bytes_max:
-            raise ShipmentTooLargeError(
-                f"{type(message).__name__} requires at most {self.limits.shipment_bytes_max} bytes; got {size}: "
-                f"a smaller tau or window makes smaller batches"
-            )
+            raise ShipmentTooLargeError(too_large(message, size, self.limits))
         self._outbox.send(peer, message)
 
     def reduced_owner(self, peer: str, copy: int) -> ReducedOwner | None:
