@@ -8,6 +8,7 @@ that come later.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from node.core.arrangements.copy import HeldCopy
@@ -63,18 +64,28 @@ class HeldCopies:
     def all(self) -> list[HeldCopy]:
         return list(self._copies.values())
 
-    def lease(self, wanted: Wanted, leases: list[Lease]) -> HeldCopy:
-        """The copy for a query: one that is there, or a new one. Its owner is told."""
-        query_id = leases[0].query_id
-        for number, copy in self._copies.items():
-            if number not in self._private and not wanted.private and _is_right(copy, wanted, leases[0]):
-                self._outbox.send(copy.spec.owner, LeaseCopy(query_id, number, wanted.need))
-                break
-        else:
-            copy = self._open(wanted)
-            self._outbox.send(copy.spec.owner, OpenCopy(query_id, copy.number, wanted.need, wanted.tick, copy.spec))
-        for lease in leases:
-            copy.lease(lease)
+    def candidates(self, needed: RunningCopy) -> list[HeldCopy]:
+        """Copies that may turn out to be right for a query that is being prepared."""
+        shared = [copy for number, copy in self._copies.items() if number not in self._private]
+        return [copy for copy in shared if serves(copy.spec, needed)]
+
+    def find(self, wanted: Wanted, lease: Lease, prepared: Mapping[int, int]) -> HeldCopy | None:
+        """A copy that is right for a query, and whose owner is told that it is used; None if there is none.
+
+        ``prepared`` tells of copies that are held for the query since it was prepared how far they were sealed then.
+        """
+        if wanted.private:
+            return None
+        for copy in self.candidates(wanted.copy):
+            if _is_right(copy, wanted, lease, prepared.get(copy.number, copy.frontier)):
+                self._outbox.send(copy.spec.owner, LeaseCopy(lease.query_id, copy.number, wanted.need))
+                return copy
+        return None
+
+    def open(self, wanted: Wanted, query_id: str) -> HeldCopy:
+        """A new copy for a query."""
+        copy = self._open(wanted)
+        self._outbox.send(copy.spec.owner, OpenCopy(query_id, copy.number, wanted.need, wanted.tick, copy.spec))
         return copy
 
     def _open(self, wanted: Wanted) -> HeldCopy:
@@ -97,17 +108,22 @@ class HeldCopies:
         return copy
 
     def _view_for(self, wanted: Wanted) -> RunningCopy:
-        """The query's own view; a wide one if another query's beside it would be the second of its kind."""
+        """The query's own view; a wide one if others of the same kind are there that do not serve it.
+
+        The first wide one has the columns of both; if that does not do either, the next one has all.
+        """
         needed = wanted.copy
         beside = [copy.spec for copy in self._copies.values() if copy.number not in self._private]
         beside = [spec for spec in beside if _is_alike(spec, needed)]
         if not beside or needed.axis is CopyAxis.ROWS:
             return needed
-        wide = {*needed.columns}
-        if needed.kind is not CopyKind.KEYS:
-            wide = wide.union(*(spec.columns for spec in beside), *(_filtered_by(spec) for spec in (needed, *beside)))
-        columns = tuple(name for name in wanted.stream.schema.names if name in wide)
-        return replace(needed, columns=columns if needed.kind is not CopyKind.KEYS else needed.columns, filter=None)
+        if needed.kind is CopyKind.KEYS:
+            return replace(needed, filter=None)
+        names = wanted.stream.schema.names
+        if len(beside) == 1:
+            wide = {*needed.columns, *beside[0].columns, *_filtered_by(needed), *_filtered_by(beside[0])}
+            names = [name for name in names if name in wide]
+        return replace(needed, columns=tuple(names), filter=None)
 
     def release(self, copy: HeldCopy, lease: Lease) -> None:
         """A query lets go; a copy that nobody leases is closed."""
@@ -128,12 +144,10 @@ class HeldCopies:
         return [copy.status() for copy in self._copies.values()]
 
 
-def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease) -> bool:
-    """Whether a copy that is there has all that a query needs."""
-    if not serves(copy.spec, wanted.copy):
-        return False
+def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int) -> bool:
+    """Whether a copy that serves a query has all that it needs; batches up to ``prepared`` were not given to it."""
     if isinstance(copy, FullHolder):
-        in_time = not wanted.starts_walks or copy.frontier <= wanted.tick
+        in_time = not wanted.starts_walks or prepared <= wanted.tick
         return in_time and copy.table.reaches_back_to(lease.first_ts, lease.reach)
     if isinstance(copy, ReducedHolder):
         return copy.reaches_back_to(lease.first_ts)

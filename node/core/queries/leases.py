@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from node.core.arrangements.arrangements import Arrangements, Leased
 from node.core.arrangements.copy import HeldCopy
 from node.core.arrangements.full import FullHolder
@@ -14,7 +16,7 @@ from node.core.arrangements.reduced import ReducedHolder
 from node.core.arrangements.table import RowTable
 from node.core.messages import Start
 from node.core.queries.shape import CopyNeed, Shape, StepShape, needs
-from planner.copies import copy_of
+from planner.copies import RunningCopy, copy_of
 from planner.model import Plan, PolicyName, TimeUnit
 
 #: What a step can look at.
@@ -39,6 +41,8 @@ class QueryLeases:
         self._copies: dict[int, HeldCopy] = {}
         #: How far the tables were sealed when they were leased: batches before that were not given to this query.
         self._prepared_at: dict[str, int] = {}
+        #: By need: copies that are held since Prepare because they may be right, and how far they were sealed then.
+        self._candidates: dict[int, dict[int, int]] = {}
         #: For copies that other sites hold: by the number of the need.
         self._claims: list[Lease] = []
 
@@ -62,6 +66,24 @@ class QueryLeases:
                 lease = self._lease(need.alias, need.keys)
                 self._claims.append(lease)
                 arrangements.owned.claim(need, lease.reach.stream, lease)
+            elif need.holder == self._site and self._plan.policy.name is PolicyName.FRONTIER:
+                self._hold_candidates(arrangements, need)
+
+    def _hold_candidates(self, arrangements: Arrangements, need: CopyNeed) -> None:
+        """Copies that are there and may be right keep all that they have until the query starts."""
+        prepared = self._candidates.setdefault(need.number, {})
+        for copy in arrangements.held.candidates(self._view(need)):
+            prepared[copy.number] = copy.frontier
+            for lease in self._copy_leases(need):
+                copy.lease(lease)
+                self._held.append((copy, lease))
+
+    def _view(self, need: CopyNeed) -> RunningCopy:
+        return copy_of(self._plan.query, need.kind, need.alias, need.keys, need.holder)
+
+    def _copy_leases(self, need: CopyNeed) -> list[Lease]:
+        looked_by = {step.keys for step in self._shape.all_steps if needs(step, need)}
+        return [self._lease(need.alias, keys) for keys in _each(looked_by)]
 
     def _lease_table(self, alias: str, table: RowTable) -> None:
         looked_by = {step.keys for step in self._shape.all_steps if self._looks_here(step, alias)}
@@ -108,15 +130,10 @@ class QueryLeases:
             lease.linger = 2 * message.delta_us * unit // TimeUnit.US
 
     def _lease_copy(self, arrangements: Arrangements, need: CopyNeed, message: Start, tau_ms: int) -> None:
-        query = self._plan.query
-        looked_by = {step.keys for step in self._shape.all_steps if needs(step, need)}
-        leases = [self._lease(need.alias, keys) for keys in _each(looked_by)]
-        for lease in leases:
-            self._begin(lease, message)
-        stream = query.ref(need.alias).stream
+        stream = self._plan.query.ref(need.alias).stream
         wanted = Wanted(
             need.number,
-            copy_of(query, need.kind, need.alias, need.keys, need.holder),
+            self._view(need),
             stream,
             tau_ms * stream.unit,
             message.tick,
@@ -124,9 +141,26 @@ class QueryLeases:
             self._shape.starts[need.alias] == self._site,
             self._plan.policy.name is PolicyName.DELTA,
         )
-        copy = arrangements.held.lease(wanted, leases)
+        leases = self._copy_leases(need)
+        for lease in leases:
+            self._begin(lease, message)
+        prepared = self._candidates.pop(need.number, {})
+        copy = arrangements.held.find(wanted, leases[0], prepared)
+        if copy is None:
+            copy = arrangements.held.open(wanted, self._query_id)
+        for lease in leases:
+            copy.lease(lease)
         self._copies[need.number] = copy
+        self._let_go(arrangements, need, prepared)
         self._held += [(copy, lease) for lease in leases]
+
+    def _let_go(self, arrangements: Arrangements, need: CopyNeed, prepared: Mapping[int, int]) -> None:
+        """The leases that held what might have been right."""
+        for arrangement, lease in list(self._held):
+            held_since = isinstance(arrangement, HeldCopy) and arrangement.number in prepared
+            if held_since and lease.frozen and lease.reach.alias == need.alias:
+                self._held.remove((arrangement, lease))
+                arrangements.release(lease.reach.stream, arrangement, lease)
 
     # -- looking ------------------------------------------------------------------------------
 

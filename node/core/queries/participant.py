@@ -148,7 +148,7 @@ class Participant:
                 stream.origin_ms = message.origin_ms
         early: list[tuple[str, StepMessage]] = []
         with self._working(run.query_id):
-            early = run.start(message)
+            early += run.start(message)
         return early
 
     def give_up_waiting(self) -> None:
