@@ -119,7 +119,7 @@ def test_what_frankfurt_keeps_at_that_moment() -> None:
     last = [kept for kept in world().kept if kept.site == "frankfurt" and kept.at_ms <= story.FRONTIERS_MS][-1]
     assert last.at_ms == story.SEALED * story.TAU_MS
     assert last.backlog == (story.SEALED - story.DONE["o"],)
-    assert last.needed_ts == (story.DONE["p"] * story.TAU_MS - 10_000,)
+    assert last.kept_from == (story.DONE["p"] * story.TAU_MS - 10_000,)
     limits = Limits()
     assert (limits.ahead_batches_max, limits.ahead_bytes_max) == (256, 64 * MIB)
     assert "64 MiB\nor 256 batches" in PAGE
