@@ -149,10 +149,11 @@ def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int) -> bo
     if isinstance(copy, FullHolder):
         in_time = not wanted.starts_walks or prepared <= wanted.tick
         return in_time and copy.table.reaches_back_to(lease.first_ts, lease.reach)
-    if isinstance(copy, ReducedHolder):
-        return copy.reaches_back_to(lease.first_ts)
-    # Keys die when their owner says so, and it says nothing that would hurt the query since it was prepared there.
-    return wanted.prepared_at <= wanted.tick and copy.opened <= wanted.tick
+    if wanted.prepared_at > wanted.tick:
+        # Keys die when their owner says so, and it may have let go of what it knew of shipped tuples. Nothing of that
+        # hurts the query since it was prepared there.
+        return False
+    return copy.reaches_back_to(lease.first_ts) if isinstance(copy, ReducedHolder) else copy.opened <= wanted.tick
 
 
 def _is_alike(one: RunningCopy, other: RunningCopy) -> bool:
