@@ -1,0 +1,127 @@
+"""Bugs in queries: how they are prepared, started, walked and ended, at home and elsewhere."""
+
+from __future__ import annotations
+
+from tests.mutants.edits import (
+    argument,
+    assigned,
+    begin,
+    constant,
+    drop,
+    instead,
+    last,
+    returned,
+    swap,
+    test,
+    then,
+    value,
+    without,
+)
+from tests.mutants.mutant import bug
+
+#: Where a unit test should notice them.
+TESTS = (
+    "tests/unit/test_installing.py",
+    "tests/unit/test_site.py",
+    "tests/unit/test_sink.py",
+    "tests/unit/test_held.py",
+    "tests/unit/test_forgetting.py",
+    "tests/unit/test_delta.py",
+)
+MEMORY = "only memory grows"
+
+MUTANTS = (
+    # -- leases
+    bug("no freeze between Prepare and Start", "Lease.frozen", returned("False")),
+    bug("copies are not held from Prepare on", "QueryLeases.prepare", drop("_hold_candidates")),
+    bug("owners do not hold what a query may want", "QueryLeases.prepare", drop("claim")),
+    bug("a query that begins in the past has the live table", "QueryLeases.start", test("tick", "False")),
+    bug("a query that begins at the frontier reads the log", "QueryLeases.start", swap("<", "<=")),
+    bug("claims begin at no tick", "QueryLeases.start", drop("_begin", at=1)),
+    bug("what is done before the first tick is not", "QueryLeases._begin", assigned("first_tick", "_ - 1")),
+    bug("delta lets tuples go after one delta", "QueryLeases._begin", constant(2, 1)),
+    bug("copies that might have been right stay", "QueryLeases._let_go", begin("return")),
+    bug("a stream under two names has one lease", "QueryLeases._lease_of", assigned("wanted", "(step.hop.alias, self._held[0][1].keys)")),
+    bug("walks of a copy start nowhere", "QueryLeases.heads_at", drop("append")),
+    bug("walks start at two sites", "QueryLeases.heads_at", returned("found")),
+    bug("done moves no lease", "QueryLeases.on_done", drop("done", at=0)),
+    bug("done moves no claim", "QueryLeases.on_done", drop("done", at=1), MEMORY),
+    bug("a lease is done with its own head", "QueryLeases.on_done", value("done_with()", "done[alias]", at=0)),
+    bug("ended queries keep their leases", "QueryLeases.release", drop("release", at=0)),
+    bug("ended queries keep their claims", "QueryLeases.release", drop("release", at=1)),
+    # -- runs
+    bug("messages before the start are not kept", "QueryRun.on_message", drop("append")),
+    bug("batches before the start are not kept", "QueryRun.on_batch", drop("append")),
+    bug("batches before the first tick are walked", "QueryRun.on_batch", test("first_tick", "False")),
+    bug("walks begin before the first tick", "QueryRun.on_batch", value("max()", "_0")),
+    bug("look-ahead never resumes", "QueryRun.on_done", drop("done", at=0)),
+    bug("walks are not told what is done", "QueryRun.on_done", drop("on_done", at=1), MEMORY),
+    bug("a query is complete when one head is", "QueryRun.complete", value("all()", "any(_0)")),
+    bug("done may fall", "QueryRun.on_done", test("tick", "False")),
+    bug("a dead query's answers are awaited", "QueryRun.close", drop("forget")),
+    bug("reading does not wait", "QueryRun.is_full", returned("False"), "more is under way than allowed, which only memory shows"),
+    bug("a query starts twice", "life.TABLE", value("RUNNING", "RunState.PREPARED", at=0)),
+    # -- walks
+    bug("empty walks are not reported", "Walks._finish", drop("add")),
+    bug("the sink is never told of empty walks", "Walks.tell_endings", begin("return")),
+    bug("empty walks are told only beside others", "Walks.tell_endings", without("due")),
+    bug("empty walks go on", "Walks.advance", without("rows", at=1)),
+    bug("rows with a null key go on", "_matchable", returned("walk")),
+    bug("carries without times within their batch are taken", "Walks._check_within", begin("return")),
+    bug("carries go to the next step", "Walks.carried", value("step", "_ + 1", at=1)),
+    bug("what is too large is sent", "Walks._send", test("size", "False")),
+    bug("a joined walk stays at its step", "Walk.joined", argument("replace", "step", "self.step")),
+    bug("a walk is as new as its oldest row", "Walk.times", value("max()", "ts.min()")),
+    # -- shapes
+    bug("ties on the wrong side", "_head_steps", swap("<", ">")),
+    bug("the carry stays where it started", "_head_steps", drop("source", at=1)),
+    bug("a step's columns are those needed before it", "_head_steps", argument("needed_after", 1, "joined[:-1]")),
+    bug("no copy for walks that start elsewhere", "shape._needs", test("start", "False")),
+    bug("heads share copies by other keys", "shape.needs", returned("same")),
+    bug("heads share no copies", "shape._needs", without("needs"), "only bytes are wasted"),
+    bug("heads share copies at other sites", "shape.needs", assigned("same", "(step.copy, step.hop.alias) == (need.kind, need.alias)")),
+    # -- the participant
+    bug("answers of ended walks are taken", "Participant._run_of", without("generation"), "there is one generation of a query in this release"),
+    bug("answers' tuples are dropped with an old walk", "Participant.on_step", begin("if self._find(message) is None: return")),
+    bug("answers hold their table for ever", "Participant.on_answer", drop("unhold")),
+    bug("a prepared site names no frontiers", "Participant.prepare", assigned("frontiers", "()")),
+    bug("a prepared site names the first of its streams", "Participant.prepare", value("max()", "min(_0, default=TICK_MIN)")),
+    bug("a complete query stays", "Participant.on_done", test("complete", "False")),
+    bug("a failed query is not reported", "Participant.fail", drop("send")),
+    bug("queries of a lost site go on", "Participant.peer_lost", drop("fail")),
+    bug("queries of a lost home go on", "Participant.peer_lost", drop("close")),
+    bug("nobody gives up waiting for a start", "Participant.give_up_waiting", begin("return")),
+    bug("ended queries follow their streams", "Participant.close", drop("followers")),
+    bug("walks start before those that waited go on", "Participant.on_fed", last("wake"), "equivalent: an engine answers in a later turn, and walks in one turn may start in any order"),
+    bug("copies that missed something are used on", "Participant.end_failed", begin("return")),
+    # -- home and issuer
+    bug("start at the earliest frontier", "HomeQuery.prepared", value("max()", "_0")),
+    bug("start when the first site is ready", "HomeQuery.prepared", test("_waiting", "False", at=1)),
+    bug("start names no frontiers", "HomeQuery.prepared", drop("_frontiers")),
+    bug("home believes any site's frontiers", "HomeQuery.prepared", test("own", "True")),
+    bug("sites are told once", "HomeQuery.told", begin("return")),
+    bug("done when taken, not when stored", "Issuer.store", then("do", "self._stored(home, RowsStored(query_id, walk.head, walk.span))", at=1)),
+    bug("repeated walks are stored", "Issuer.store", test("take", "False")),
+    bug("an ended query stores rows", "Issuer.store", test("ended", "False")),
+    bug("done is told only beside others", "Issuer.tell_done", without("due", at=1)),
+    bug("done that was not told is forgotten", "Issuer.tell_done", drop("_done_news", at=1)),
+    bug("a completed query is not ended", "Issuer.tell_done", drop("_ends")),
+    bug("a dropped query stays elsewhere", "Issuer.end", drop("send")),
+    bug("ended queries are remembered for ever", "Issuer._ends", test("_ended", "False")),
+    bug("a refused query is started", "Issuer.on_prepared", test("state", "home is None")),
+    # -- the sink
+    bug("done is the newest, not the contiguous", "HeadLedger.stored", instead("_stored", "self.done = max(self.done, span.end)", at=0)),
+    bug("the sink takes a walk twice", "HeadLedger.take", returned("True", at=0)),
+    bug("the sink takes walks that overlap", "HeadLedger.take", drop("raise", at=0)),
+    bug("complete when one head is", "Sink.complete", value("all()", "any(_0)")),
+    # -- news that is held
+    bug("endings that touch are told as one too short", "Endings.take", value("Span()", "last.span")),
+    bug("endings of two heads are told as one", "Endings.take", without("head")),
+    bug("the end of a stream is held", "Endings.due", without("TICK_END")),
+    bug("held news never comes by the clock", "Held.due", without("waited_us", at=1)),
+    bug("held news never comes by its number", "Held.due", without("news_held", at=1), "equivalent but for delay: the clock comes"),
+    bug("news is held since its newest", "Held.add", test("count", "True")),
+    # -- the engine's questions
+    bug("questions of ended queries are remembered", "Work.forget", begin("return")),
+    bug("all questions end with a query", "Work.forget", without("query_id")),
+)
