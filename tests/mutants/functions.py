@@ -7,6 +7,7 @@ several classes of one name, ``sm_d1.Source.opened``. Constants of modules and c
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -24,38 +25,54 @@ def path_of(module: str) -> Path:
 
 def module_of(name: str) -> str:
     """The module in which the function, or the constant, of that name is; UnfitError unless there is exactly one."""
-    found = [(path, module) for path, module in _places() if f".{path}".endswith(f".{name}")]
-    if len(found) != 1:
-        raise UnfitError(f"{name} requires one function of that name; got {[path for path, _ in found]}")
-    return found[0][1]
+    return _place_of(name)[0]
+
+
+def definition_of(name: str) -> ast.stmt:
+    """The syntax of that function; whoever changes it copies it first."""
+    return _place_of(name)[1]
+
+
+def put(tree: ast.Module, module: str, name: str, changed: ast.stmt) -> None:
+    """Put a changed function into the syntax of its module."""
+    block, place = next(
+        (block, place) for path, block, place in _definitions(tree.body, module) if _is_end(path, name)
+    )
+    block[place] = changed
 
 
 @cache
-def _places() -> tuple[tuple[str, str], ...]:
-    """The path of every function and constant, with its module."""
-    found: list[tuple[str, str]] = []
+def _place_of(name: str) -> tuple[str, ast.stmt]:
+    found = [(path, module, node) for path, module, node in _places() if _is_end(path, name)]
+    if len(found) != 1:
+        raise UnfitError(f"{name} requires one function of that name; got {[path for path, _, _ in found]}")
+    return found[0][1], found[0][2]
+
+
+def _is_end(path: str, name: str) -> bool:
+    return f".{path}".endswith(f".{name}")
+
+
+@cache
+def _places() -> tuple[tuple[str, str, ast.stmt], ...]:
+    """The path of every function and constant, with its module and its syntax."""
+    found: list[tuple[str, str, ast.stmt]] = []
     for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
+        for file in sorted((ROOT / package).rglob("*.py")):
+            parts = file.relative_to(ROOT).with_suffix("").parts
             module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found += [(name, module) for name, _ in _definitions(ast.parse(path.read_text()), module)]
+            body = ast.parse(file.read_text()).body
+            found += [(path, module, block[place]) for path, block, place in _definitions(body, module)]
     return tuple(found)
 
 
-def definition_in(tree: ast.Module, module: str, name: str) -> ast.stmt:
-    """The function or constant of that name in its module."""
-    return next(node for path, node in _definitions(tree, module) if f".{path}".endswith(f".{name}"))
-
-
-def _definitions(tree: ast.Module | ast.ClassDef, path: str) -> list[tuple[str, ast.stmt]]:
-    found: list[tuple[str, ast.stmt]] = []
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            found.append((f"{path}.{node.name}", node))
-        elif isinstance(node, ast.ClassDef):
-            found += _definitions(node, f"{path}.{node.name}")
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name):
-                found.append((f"{path}.{target.id}", node))
-    return found
+def _definitions(block: list[ast.stmt], path: str) -> Iterator[tuple[str, list[ast.stmt], int]]:
+    """The path of each function and constant of a block, and where in which block it is."""
+    for place, node in enumerate(block):
+        match node:
+            case ast.FunctionDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield f"{path}.{name}", block, place
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield f"{path}.{name}", block, place
+            case ast.ClassDef(name=name):
+                yield from _definitions(node.body, f"{path}.{name}")

@@ -6,6 +6,7 @@ This module imports nothing of the system, because it must come before it.
 from __future__ import annotations
 
 import ast
+import copy
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -16,7 +17,7 @@ from types import CodeType, ModuleType
 
 from tests.mutants.edits import Edit
 from tests.mutants.errors import UnfitError
-from tests.mutants.functions import definition_in, module_of, path_of
+from tests.mutants.functions import definition_of, module_of, path_of, put
 
 
 @dataclass(frozen=True)
@@ -36,36 +37,33 @@ def bug(name: str, function: str, edit: Edit, unnoticed: str = "") -> Mutant:
     return Mutant(name, ((function, edit),), unnoticed)
 
 
-def mutated(mutant: Mutant) -> dict[str, ast.Module]:
-    """The syntax of the modules with the bug; UnfitError if it does not fit."""
-    trees: dict[str, ast.Module] = {}
+def edited(mutant: Mutant) -> dict[str, ast.stmt]:
+    """By its name each function that the bug changes, changed; UnfitError if the bug does not fit."""
+    found: dict[str, ast.stmt] = {}
     for function, edit in mutant.changes:
-        module = module_of(function)
-        if module not in trees:
-            trees[module] = ast.parse(path_of(module).read_text())
-        definition = definition_in(trees[module], module, function)
-        before = ast.dump(definition)
+        old = found.get(function) or definition_of(function)
+        new = copy.deepcopy(old)
         try:
-            edit.apply(definition)
+            edit.apply(new)
         except UnfitError as error:
             raise UnfitError(f"{mutant.name}: in {function} {error}") from error
-        if ast.dump(definition) == before:
+        if ast.dump(new) == ast.dump(old):
             raise UnfitError(f"{mutant.name}: {edit.what} requires a change of {function}; got the same")
-        ast.fix_missing_locations(trees[module])
-    return trees
-
-
-def code_of(module: str, tree: ast.Module) -> CodeType:
-    """The module, compiled."""
-    return compile(tree, str(path_of(module)), "exec")
+        found[function] = ast.fix_missing_locations(new)
+    return found
 
 
 def install(mutant: Mutant) -> None:
     """From now on the mutant's modules are imported with its bug."""
-    trees = mutated(mutant)
+    trees: dict[str, ast.Module] = {}
+    for function, changed in edited(mutant).items():
+        module = module_of(function)
+        trees.setdefault(module, ast.parse(path_of(module).read_text()))
+        put(trees[module], module, function, changed)
     loaded = sorted(set(trees) & set(sys.modules))
     assert not loaded, f"a mutant requires modules that are not imported yet; got {loaded}"
-    sys.meta_path.insert(0, _Finder({module: code_of(module, tree) for module, tree in trees.items()}))
+    codes = {module: compile(tree, str(path_of(module)), "exec") for module, tree in trees.items()}
+    sys.meta_path.insert(0, _Finder(codes))
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.mutants.bugs import copies, queries, tables
+from tests.mutants.bugs import copies, engine, links, planning, queries, storage, streams, tables, walks
 from tests.mutants.mutant import Mutant
 
-_PARTS = (tables, copies, queries)
+_PARTS = (tables, copies, queries, walks, streams, links, engine, storage, planning)
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for part in _PARTS for mutant in part.MUTANTS)
 TESTS: dict[str, tuple[str, ...]] = {mutant.name: part.TESTS for part in _PARTS for mutant in part.MUTANTS}
 
