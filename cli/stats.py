@@ -151,6 +151,7 @@ def _copy(site: str, copy: pb.CopyStatus) -> dict[str, Any]:
     return {
         "site": site,
         "alias": copy.alias,
+        "stream": copy.stream,
         "kind": copy.kind,
         "half": copy.role,
         "other_site": copy.peer,

@@ -12,7 +12,7 @@ from rich.table import Table
 from node.core.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 
-#: Columns of names, which are never cut on a small terminal: everything else can be.
+#: Columns of names, which are never broken on a small terminal: everything else can be.
 _NAMES = ("site", "stream", "from", "to", "id", "home")
 
 
@@ -21,7 +21,12 @@ def table(title: str, *columns: str) -> Table:
     out = Table(title=title, title_justify="left", header_style="bold")
     for column in columns:
         right = column.startswith(">")
-        out.add_column(column.removeprefix(">"), justify="right" if right else "left", no_wrap=column in _NAMES)
+        out.add_column(
+            column.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=column in _NAMES,
+            overflow="fold",  # what does not fit goes on in the next line
+        )
     return out
 
 
@@ -145,7 +150,7 @@ def _copies(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply
     for site, copy in rows:
         out.add_row(
             site,
-            copy.alias,
+            copy.stream,
             copy.kind,
             copy.role,
             copy.peer,

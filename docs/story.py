@@ -98,9 +98,7 @@ def delay_ms(source: str, target: str) -> int:
 #: Everything that any site sends to another in this time, and when it arrives.
 RUN_MS = 2001, 2501
 RUN = (
-    Sent(
-        2100, 2145, "virginia", "frankfurt", ("ReplicaSync 21",), Kind.SYNC, ("V: nothing new", "sealed up to tick 21")
-    ),
+    Sent(2100, 2145, "virginia", "frankfurt", ("Sync 21",), Kind.SYNC, ("V: nothing new", "sealed up to tick 21")),
     Sent(
         2100,
         2207,
@@ -116,7 +114,7 @@ RUN = (
         2245,
         "virginia",
         "frankfurt",
-        ("ReplicaSync 22", "AskMatches p [21, 22)"),
+        ("Sync 22", "AskMatches p [21, 22)"),
         Kind.SYNC,
         ("V: 7300043 is born", "p: who matches 7300043?"),
         number=1,
@@ -147,7 +145,7 @@ RUN = (
         2345,
         "virginia",
         "frankfurt",
-        ("ReplicaSync 23", "AskMatches p [22, 23)"),
+        ("Sync 23", "AskMatches p [22, 23)"),
         Kind.KEYS,
         ("V: two more keys", "p: who matches 7299001, 7300042?"),
         number=4,
@@ -166,7 +164,7 @@ RUN = (
         0.42,
         number=6,
     ),
-    Sent(2400, 2445, "virginia", "frankfurt", ("ReplicaSync 24",), Kind.SYNC, ("V: tick 24",), 0.78),
+    Sent(2400, 2445, "virginia", "frankfurt", ("Sync 24",), Kind.SYNC, ("V: tick 24",), 0.78),
     Sent(
         2435,
         2515,
@@ -177,7 +175,7 @@ RUN = (
         ("p: row 7300042, visa", "and: no rows of o 20, o 22 to 23, p 21"),
         number=7,
     ),
-    Sent(2500, 2545, "virginia", "frankfurt", ("ReplicaSync 25",), Kind.SYNC, ("V: tick 25",)),
+    Sent(2500, 2545, "virginia", "frankfurt", ("Sync 25",), Kind.SYNC, ("V: tick 25",)),
 )
 
 #: The same with the link between frankfurt and virginia cut; what it does not touch happens as above.
@@ -193,7 +191,7 @@ CUT_RUN = (
         3050,
         "virginia",
         "frankfurt",
-        tuple(f"ReplicaSync {tick}" for tick in range(24, 31)),
+        tuple(f"Sync {tick}" for tick in range(24, 31)),
         Kind.SYNC,
         ("V: ticks 24 to 30",),
         0.27,
@@ -217,7 +215,7 @@ CUT_RUN = (
         Kind.RESULTS,
         ("p: row 7300042, visa",),
     ),
-    Sent(3100, 3145, "virginia", "frankfurt", ("ReplicaSync 31",), Kind.SYNC, ("V: tick 31",), 0.75),
+    Sent(3100, 3145, "virginia", "frankfurt", ("Sync 31",), Kind.SYNC, ("V: tick 31",), 0.75),
     Sent(
         3100, 3207, "virginia", "singapore", ("Rows p [23, 31)",), Kind.RESULTS, ("p: no rows in ticks 23 to 30",), 0.8
     ),

@@ -79,6 +79,11 @@ class KeyTable:
         slots[rows] = self._find(take(columns, rows))
         return slots
 
+    def next_slots(self, count: int) -> I64:
+        """Those that the next so many keys will be given."""
+        old = self._free.values[:count]
+        return np.concatenate([old, np.arange(self._capacity, self._capacity + count - len(old))])
+
     def add(self, columns: Sequence[pa.Array]) -> I64:
         """Give each row's key a slot: those free for longest first, then new ones. Keys are distinct, new, not null."""
         columns = plain(columns)
@@ -230,10 +235,10 @@ class KeyTable:
         return wrapped
 
     def _give(self, count: int) -> I64:
-        old = self._free.pop(min(count, len(self._free)))
-        first, self._capacity = self._capacity, self._capacity + count - len(old)
+        slots = self.next_slots(count)
+        self._capacity += count - len(self._free.pop(count))
         invariant(self._capacity <= _SLOTS_MAX, "too many keys")
-        return np.concatenate([old, np.arange(first, self._capacity)])
+        return slots
 
     def _check_live(self, slots: I64) -> None:
         if len(slots):

@@ -56,8 +56,6 @@ class Limits:
     ended_queries_max: int = 100
     #: Rows of ended queries that nobody has taken are not forgotten, so no more queries are taken on beyond this.
     untaken_queries_max: int = 1_000
-    #: Replicas of which the owner says that they ended before they began here, and which may still be to begin.
-    ended_replicas_max: int = 10_000
 
     def __post_init__(self) -> None:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")

@@ -274,6 +274,6 @@ class Site:
             case LeaseCopy():
                 self.arrangements.on_lease(peer, message)
             case CloseCopy():
-                self.arrangements.on_close(peer, message)
+                self._participant.on_copy_closed(peer, message)
             case _:
                 assert_never(message)

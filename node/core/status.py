@@ -36,6 +36,7 @@ class CopyStatus:
     nbytes: int
     #: Other queries that use it too.
     users: tuple[str, ...] = ()
+    stream: str = ""
 
 
 @dataclass(frozen=True, slots=True)

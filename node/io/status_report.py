@@ -269,6 +269,7 @@ class StatusReport:
                 nbytes=copy.nbytes,
                 ended=copy.query_id not in site.runs and not copy.users,
                 users=copy.users,
+                stream=copy.stream,
             )
             for copy in site.copy_statuses()
         ]

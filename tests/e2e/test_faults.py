@@ -382,6 +382,52 @@ def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path: Path) -> N
     assert not tagged(os.environ[TAG])
 
 
+# -- logs -------------------------------------------------------------------------------------
+
+
+def test_a_daemon_logs_its_streams_and_the_next_one_says_what_it_left(tmp_path: Path) -> None:
+    join = steady(1)
+    config = write_cluster(tmp_path, join.streams)
+    with Daemons(config).start(*SITES).linked() as daemons:
+        out = tmp_path / "rows.parquet"
+        narrows(*query(config, join, "--out", out)).ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+        assert "begins anew" not in daemons.nodes["alpha"].err
+        logged = tmp_path / "state" / "alpha" / join.left.name / "log"
+        assert sum(file.stat().st_size for file in logged.iterdir())
+        # Another port, and so another daemon in all but its site.
+        others = write_cluster(tmp_path, join.streams, file="others.toml")
+        said = narrows("node", "--config", others, "--site", "alpha")
+        said.failed(1, "a state_dir that no other daemon uses", str(daemons.nodes["alpha"].process.pid))
+        daemons.nodes["alpha"].kill()
+        daemons.start("alpha").linked()
+        assert f"the log of stream {join.left.name} begins anew" in daemons.nodes["alpha"].err
+
+
+def test_a_run_and_a_daemon_without_a_log_write_none(tmp_path: Path) -> None:
+    join = steady(1)
+    config = write_cluster(tmp_path, join.streams)
+    narrows("run", config, "--query", join.text).ok()
+    with Daemons(config, arguments=("--no-log",)).start(*SITES).linked():
+        out = tmp_path / "rows.parquet"
+        narrows(*query(config, join, "--out", out)).ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_log_that_is_damaged_is_named_and_the_daemon_does_not_start(tmp_path: Path) -> None:
+    join = steady(1)
+    config = write_cluster(tmp_path, join.streams)
+    with Daemons(config).start(*SITES).linked():
+        narrows(*query(config, join, "--out", tmp_path / "rows.parquet")).ok()
+    log = tmp_path / "state" / "alpha" / join.left.name / "log"
+    (first,) = (file for file in sorted(log.iterdir()) if file.stat().st_size > 1_000)
+    bytes_of = bytearray(first.read_bytes())
+    bytes_of[200] ^= 0xFF
+    first.write_bytes(bytes_of)
+    narrows("node", "--config", config, "--site", "alpha").failed(1, str(first))
+
+
 def test_run_does_not_mistake_another_cluster_on_its_ports_for_its_own(tmp_path: Path) -> None:
     """The query would run there, over what is left of streams that play already."""
     join = steady(1)

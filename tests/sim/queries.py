@@ -58,6 +58,8 @@ class QuerySpec:
     #: Issued, and dropped, when sources were read that often, all together; None: never dropped.
     after_reads: int = 0
     drop_after_reads: int | None = None
+    #: Dropped so long after it was issued.
+    drop_after_us: int | None = None
 
     @property
     def aliases(self) -> tuple[str, ...]:

@@ -61,6 +61,7 @@ from tests.sim.mail import Mail
 from tests.sim.queries import QuerySpec
 from tests.sim.reference_engine import ReferenceEngine
 from tests.sim.scenario import Fault, Scenario, StreamData
+from tests.sim.sharing import Sharing
 from tests.sim.views import Views
 
 START_US = 1_800_000_000_000_000
@@ -196,8 +197,7 @@ class World:
         self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
         self._reads = 0
-        #: Halves of copies that were another query's, by site, query and number.
-        self._shared: set[tuple[str, str, str]] = set()
+        self._sharing = Sharing()
         self._aside: dict[str, int] = {}
 
     def _start(self, site: str) -> None:
@@ -271,7 +271,8 @@ class World:
         self._check_nothing_is_left()
         self.counts["copy checks"] = self.copies.checks
         self.counts["tuples sent to copies"] = self.copies.tuples_sent
-        self.counts["halves shared by queries"] = len(self._shared)
+        self.counts["invariant checks"] = self.invariants.checks
+        self.counts |= self._sharing.counts
         virtual_us = self.now_us - START_US
         probes = [counts for node in self._nodes.values() for counts in node.site.probe_counts()]
         early, late = sum(counts.early for counts in probes), sum(counts.late for counts in probes)
@@ -362,6 +363,9 @@ class World:
         plan = query.spec.plan(parsed)
         query.schema, query.sites, query.life = parsed.output_schema(), plan.sites, self._lives[query.spec.sink]
         self._tell(f"{query.spec.sink} is asked as {query.query_id}: {query.spec.text}")
+        if query.spec.drop_after_us is not None:
+            query.drop_called = True
+            self._at(query.spec.drop_after_us, lambda: self._drop(query))
         self._give(query.spec.sink, [QueryIssued(query.query_id, plan)])
 
     def _call_drop(self, query: Delivered) -> None:
@@ -490,10 +494,8 @@ class World:
             if isinstance(item, ProbeFinished):
                 self.invariants.answered(site, item.op_id)
         self._perform(site, self._nodes[site].handle(inputs, self.now_us))
+        self._sharing.note(self._nodes[site].site, self.mail.sent)
         if isinstance(inputs[0], FrameArrived):
-            self._shared |= {
-                (site, copy.query_id, copy.kind) for copy in self._nodes[site].site.copy_statuses() if copy.users
-            }
             self.copies.check(site, self._nodes[site].site, self._engines[site])
             self.invariants.after(site)
 

@@ -13,8 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DESCRIBED = "planner/algorithms.py"
 #: The halves that do the work.
 DONE = "node/core/algorithms/"
-#: Being rewritten: they choose halves, windows and copies by name.
-STILL = ("node/core/parts.py", "node/core/sharing.py", "node/core/walk.py")
 _PACKAGES = ("planner", "node", "cli", "docs", "bench", "demo", "netsim", "spark_jobs")
 _NAMED = re.compile("|".join(rf"Algorithm\.{each.name}\b" for each in Algorithm))
 
@@ -27,7 +25,7 @@ def offenders(root: Path) -> list[str]:
 
 
 def test_no_other_module_names_a_single_algorithm() -> None:
-    assert set(offenders(ROOT)) <= set(STILL)
+    assert offenders(ROOT) == []
 
 
 @pytest.mark.parametrize("algorithm", Algorithm)

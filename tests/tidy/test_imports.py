@@ -36,6 +36,9 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("module", "planted", "contract"),
     [
         ("node/core/sink.py", "import time", "Pure code"),
+        ("node/core/queries/life.py", "import time", "Pure code"),
+        ("node/core/arrangements/lease.py", "import os", "Pure code"),
+        ("node/core/arrangements/local.py", "import node.core.queries.run", "no query that runs"),
         ("planner/model.py", "import random", "Pure code"),
         ("node/engine/native.py", "import logging", "Pure code"),
         ("node/stack.py", "import asyncio", "Pure code"),

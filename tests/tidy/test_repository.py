@@ -9,6 +9,8 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from planner.model import Algorithm
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ["node", "planner", "spark_jobs", "netsim", "cli"]
 
@@ -52,6 +54,8 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
 def test_every_module_of_the_system_is_used() -> None:
     """A module that nobody imports is dead, but for those that are started."""
     started = {"cli.main", "node.daemon", "spark_jobs.child"}
+    # The halves of an algorithm are found by its name.
+    started |= {f"node.core.algorithms.{each.value.lower().replace('-', '_')}" for each in Algorithm}
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     imported = {name for path in [*files, *sorted((ROOT / "tests").rglob("*.py"))] for name in _imported(path)}
     for path in files:

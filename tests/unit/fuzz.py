@@ -1,6 +1,6 @@
 """Mutated bytes for the decoders that end in Arrow's C++: run in a process of its own, where a crash shows.
 
-``python -m tests.unit.fuzz rows|about|prepare|copies COUNT`` prints how many mutants were
+``python -m tests.unit.fuzz rows|about|prepare|copies|open COUNT`` prints how many mutants were
 refused and how many were taken. Anything but PeerProtocolError is printed and fails.
 """
 
@@ -17,10 +17,15 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from node.core.effects import BlamePeer
 from node.core.errors import PeerProtocolError
+from node.core.events import BatchLogged, MessageReceived, RowsArrived
+from node.core.limits import Limits
 from node.core.link import Packed
-from node.core.messages import Prepare, Profiles
+from node.core.messages import OpenCopy, Prepare, Profiles
 from node.core.rows import decode_rows, encode_rows
+from node.core.site import Site
+from node.core.stream import LocalStream
 from node.wire import decode_about, decode_message, encode_about, encode_message
 from planner.algorithms import CopyKind
 from planner.copies import CopyAxis, RunningCopy, serves
@@ -141,11 +146,35 @@ def take_copies(data: bytes) -> None:
             implies(copy.filter, copies().copies[0].filter)
 
 
+def opened() -> OpenCopy:
+    column = ColumnRef("left", "text")
+    known = Call("in", (column, Literal("a", pa.string()), Literal("sss", pa.string())), pa.bool_())
+    large = Call(">", (ColumnRef("left", "same"), Literal(3, pa.int64())), pa.bool_())
+    where = Call("or", (known, Call("not", (large,), pa.bool_())), pa.bool_())
+    spec = RunningCopy(CopyKind.MIXED, "left", ("text",), ("text", "flag", "same"), where, CopyAxis.TIME, "ash", "bow")
+    return OpenCopy("q1", 3, 0, 0, spec)
+
+
+def take_open(data: bytes) -> None:
+    """What can be decoded is given to a site that has such a stream, which gets tuples then."""
+    message = decode_message(Packed(data))
+    if not isinstance(message, OpenCopy):
+        return
+    site = Site("ash", 10, [LocalStream(streams()[0])], Limits())
+    blames = [effect for effect in site.handle([MessageReceived("bow", message)], 0) if isinstance(effect, BlamePeer)]
+    rows = some_rows().slice(0, 8)
+    site.handle([RowsArrived("left", rows, rows.column("ts"), 10, False)], 1)
+    site.handle([BatchLogged("left", 1)], 2)
+    if blames:
+        raise PeerProtocolError(blames[0].reason)
+
+
 SUBJECTS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], None]]] = {
     "rows": (lambda: encode_rows(some_rows()), take_rows),
     "about": (lambda: encode_about(streams()), take_about),
     "prepare": (lambda: encode_message(prepare()).payload, take_prepare),
     "copies": (lambda: encode_message(copies()).payload, take_copies),
+    "open": (lambda: encode_message(opened()).payload, take_open),
 }
 
 

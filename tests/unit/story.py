@@ -18,15 +18,14 @@ from node.core.messages import (
     Done,
     KeyAnswer,
     Message,
-    ReplicaSync,
     Rows,
+    Sync,
 )
-from node.core.query_run import QueryRun
-from planner.model import Algorithm, JoinQuery, Plan
+from planner.model import Algorithm, JoinQuery, Plan, StreamInfo, TimeUnit
 from planner.plans import forced_plan
+from planner.sql import parse_query
 from tests.oracle.oracle import OracleStream, expected
 from tests.sim.queries import QuerySpec, Ref, Way
-from tests.sim.replicas import ReplicaChecker
 from tests.sim.scenario import Fault, Scenario, StreamData
 from tests.sim.world import START_US, Outcome, World
 
@@ -56,13 +55,6 @@ class TextSpec(QuerySpec):
 
     def plan(self, query: JoinQuery) -> Plan:
         return super().plan(query) if self.ways else forced_plan(query, self.sink, Algorithm(self.algorithm))
-
-
-class _Trusting(ReplicaChecker):
-    """Copies are compared with their definitions in the simulator's own tests, which number all tuples."""
-
-    def check(self, site: str, run: QueryRun, engine: Any) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,6 @@ class StoryWorld(World):
         self.sent: list[tuple[int, str, str, Message]] = []
         self.arrived: dict[tuple[str, str], list[int]] = {}
         super().__init__(scenario)
-        self.replicas = _Trusting(scenario)
 
     def _start(self, site: str) -> None:
         super()._start(site)
@@ -114,7 +105,7 @@ class StoryWorld(World):
                     self.sent.append((now_ms, site, effect.peer, effect.message))
             for run in inner.runs.values():
                 backlog = tuple(len(backlog.batches) for backlog in run.backlogs.values())
-                kept_from = tuple(state.kept_from for state in run.window_states)
+                kept_from = tuple(table.pinned_ts() for table in inner.arrangements.local.all)
                 self.kept.append(Kept(now_ms, site, backlog, kept_from))
             return effects
 
@@ -139,7 +130,7 @@ def name_of(message: Message) -> str:
     match message:
         case Rows() | Carry() | AskMatches() | KeyAnswer():
             return f"{kind} {message.head} {message.span}"
-        case ReplicaSync():
+        case Sync():
             return f"{kind} {message.frontier}"
         case Done():
             return " ".join([kind, *(f"{head}={tick}" for head, tick in message.frontiers)])
@@ -161,7 +152,9 @@ def run_tables(
         TableData(name, sites[name], "ms", 0, tuple(int(row["ts"]) for row in rows), (), "int", rows=rows)
         for name, rows in tables.items()
     )
-    refs = tuple(Ref(name, name, ("range", 1)) for name in tables)
+    infos = {data.name: StreamInfo(data.name, data.site, data.table().schema, "ts", TimeUnit.MS) for data in streams}
+    parsed = parse_query(spec.sql, infos)
+    refs = tuple(Ref(ref.alias, ref.stream.name, ("range", 1)) for ref in parsed.streams)
     scenario = Scenario(
         seed=1,
         sites=tuple(sorted({*sites.values()})),

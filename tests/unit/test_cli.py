@@ -43,8 +43,9 @@ HOLDER = CopyStatus(
     tuples=56,
     nbytes=7_800,
     users=("cam-7",),
+    stream="payments",
 )
-OWNER = CopyStatus("ash-0", "o", CopyKind.KEYS, CopyRole.OWNER, "cam", 5, 1, 2, 3)
+OWNER = CopyStatus("ash-0", "o", CopyKind.KEYS, CopyRole.OWNER, "cam", 5, 1, 2, 3, stream="orders")
 TABLE = TableStatus("orders#1", "orders", (("k",), ("k", "ts")), 30, 2, ("ash-1", "cam-7"))
 
 
@@ -169,6 +170,7 @@ def test_status_holds_windows_copies_and_probes(tmp_path: Path) -> None:
             tuples=2,
             nbytes=3,
             ended=True,
+            stream="orders",
         ),
         pb.CopyStatus(
             query_id="ash-1",
@@ -182,6 +184,7 @@ def test_status_holds_windows_copies_and_probes(tmp_path: Path) -> None:
             nbytes=7_800,
             ended=False,
             users=["cam-7"],
+            stream="payments",
         ),
     ]
     assert list(reply.probes) == [pb.ProbeStatus(query_id="ash-1", delta_us=250_000, early=3, late=4)]
@@ -190,8 +193,8 @@ def test_status_holds_windows_copies_and_probes(tmp_path: Path) -> None:
 # What people see.
 
 
-def shown(*replies: pb.StatusReply) -> list[str]:
-    console = Console(width=200, record=True, quiet=False, file=None, force_terminal=False)
+def shown(*replies: pb.StatusReply, width: int = 200) -> list[str]:
+    console = Console(width=width, record=True, quiet=False, file=None, force_terminal=False)
     with console.capture() as capture:
         show_status(console, 100, {f"site{place}": reply for place, reply in enumerate(replies)})
     return capture.get().splitlines()
@@ -218,6 +221,17 @@ def test_status_shows_each_window_once_with_its_indexes_and_all_queries_that_use
     assert cells(shown(pb.StatusReply()), "Windows") == []
 
 
+def test_on_a_small_terminal_nothing_of_windows_and_copies_is_cut_away(tmp_path: Path) -> None:
+    lines = shown(status(tmp_path), width=80)
+    assert max(map(len, lines)) <= 80
+    for title, stream, sealed in (("Windows", "orders", "1970-01-0100:00:03.000"), ("Copies", "payments", "02.000")):
+        # A cell that does not fit goes on in the next line.
+        whole = ["".join(parts) for parts in zip(*cells(lines, title), strict=True)]
+        assert any(cell.endswith(stream) for cell in whole)
+        assert any(cell.endswith(sealed) for cell in whole)
+        assert any(cell.endswith("cam-7") for cell in whole)
+
+
 def test_status_shows_what_the_log_of_a_stream_holds() -> None:
     streams = [
         pb.StreamStatus(name="orders", state="reading", logged_rows=3, logged_bytes=1_500),
@@ -232,7 +246,7 @@ def test_status_shows_the_copies_of_running_queries_with_all_that_use_them(tmp_p
     assert header[:5] == ["site", "copy of", "kind", "half", "other site"]
     assert header[5:] == ["keys", "full tuples", "memory", "sealed to", "queries"]
     sealed = "1970-01-01 00:00:02.000"
-    assert rows == [["site0", "p", "mixed", "holder", "bow", "1,234", "56", "7.8 kB", sealed, "ash-1, cam-7"]]
+    assert rows == [["site0", "payments", "mixed", "holder", "bow", "1,234", "56", "7.8 kB", sealed, "ash-1, cam-7"]]
 
 
 def test_status_shows_probes_only_under_policy_delta(tmp_path: Path) -> None:
@@ -290,6 +304,7 @@ def test_stats_hold_the_copies_of_this_query_ended_or_not_also_those_that_anothe
         {
             "site": "ash",
             "alias": "p",
+            "stream": "payments",
             "kind": "mixed",
             "half": "holder",
             "other_site": "bow",

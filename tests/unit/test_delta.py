@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from node.core.delta import delta_us
 from node.core.home import HomeQuery
 from node.core.messages import Prepared, Start
+from planner.algorithms import Algorithm
 from planner.model import (
-    Algorithm,
     ColumnRef,
     Edge,
     JoinQuery,
@@ -17,10 +18,18 @@ from planner.model import (
     Policy,
     PolicyName,
     RangeWindow,
+    StreamInfo,
     StreamRef,
+    TimeUnit,
 )
 from planner.plans import forced_plan
-from tests.unit.sites import info
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.int64()), ("n", pa.int64())])
+
+
+def info(name: str, site: str) -> StreamInfo:
+    return StreamInfo(name, site, SCHEMA, "ts", TimeUnit.MS)
+
 
 MEASURED = Policy(PolicyName.DELTA)
 RTT_US = {("ash", "bow"): 400_000, ("bow", "cam"): 1_000_000}

@@ -15,8 +15,10 @@ import pytest
 
 from node.codec import Shipment
 from node.core.effects import QueryState, StoreRows
+from node.core.events import DropRequested
 from node.core.limits import Limits
 from node.core.link import Kind, LinkState
+from node.core.status import CopyRole
 from node.core.stream import LocalStream
 from node.core.ticks import Span
 from node.io import status_report
@@ -27,6 +29,7 @@ from node.io.queries import IssuedQuery, Queries
 from node.io.spool import Spool
 from node.io.status_report import StatusReport
 from node.io.transport import _cause
+from node.io.walk_report import walk_rows
 from node.rpc import control_pb2 as pb
 from node.stack import ConnectionClosed, ConnectionOpened, FrameArrived, SendFrame, Stack
 from planner.model import Algorithm
@@ -245,3 +248,47 @@ def test_a_plan_uses_the_links_it_sends_over_and_those_to_its_home() -> None:
     assert links_of(plan) == tuple(sorted([*home, ("ash", "bow"), ("bow", "cam")]))
     moved = replace(plan.sequences[0], start="eve")
     assert ("ash", "eve") in links_of(replace(plan, sequences=(moved, *plan.sequences[1:])))
+
+
+def test_halves_of_a_copy_stay_with_an_ended_query_whoever_hears_of_its_end_first() -> None:
+    """The holder closes its copy when home drops the query, and that can be at the owner before home's own word is."""
+    cluster = Cluster()
+    cluster.issue("cam", Algorithm.SM_S1)
+    cluster.settle()
+    for stream in ("l", "r"):
+        cluster.arrive(stream, 10, 20, 150)
+    cluster.settle()
+    cluster.give("cam", DropRequested("q1"))
+    cluster.deliver("cam", "ash")
+    while cluster.mail["ash", "bow"]:
+        cluster.deliver("ash", "bow")
+    cluster.settle()
+    assert cluster.holds_nothing()
+    halves = {(half.alias, half.role, name) for name in ("ash", "bow") for half in cluster.sites[name].copy_statuses()}
+    assert halves == {
+        ("a", CopyRole.OWNER, "ash"),
+        ("a", CopyRole.HOLDER, "bow"),
+        ("b", CopyRole.OWNER, "bow"),
+        ("b", CopyRole.HOLDER, "ash"),
+    }
+
+
+def test_a_walk_tells_its_story_from_the_gate_to_the_engine() -> None:
+    """Rows of l are at ash and their partners at bow, which has sealed nothing yet."""
+    cluster = Cluster()
+    cluster.issue("cam", Algorithm.SP_D)
+    cluster.settle()
+    cluster.arrive("l", 10, 20, 150)
+    cluster.settle()
+    assert walk_rows(cluster.sites["ash"], "", cluster.now_us) == []
+    cluster.now_us += 2_500_000
+    (walk,) = walk_rows(cluster.sites["bow"], "q1", cluster.now_us)
+    assert (walk.head, walk.rows, walk.step, walk.steps, walk.alias, walk.stream) == ("a", 2, 0, 1, "b", "r")
+    assert (walk.stage, walk.asked, walk.seconds, walk.algorithm) == ("gate", False, 2.5, "SP-D")
+    assert "to be sealed" in walk.cause
+    cluster.arrive("r", 10, 150)
+    (walk, *_) = [walk for walk in walk_rows(cluster.sites["bow"], "", cluster.now_us) if walk.head == "a"]
+    assert (walk.stage, walk.seconds, walk.cause) == ("engine", 0.0, "2 rows to be joined")
+    cluster.settle()
+    assert walk_rows(cluster.sites["bow"], "", cluster.now_us) == []
+    assert walk_rows(cluster.sites["bow"], "another", cluster.now_us) == []

@@ -381,7 +381,7 @@ def test_damaged_messages_are_refused_or_taken_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("subject", "count"), [("rows", 2_000), ("about", 3_000), ("prepare", 3_000), ("copies", 3_000)]
+    ("subject", "count"), [("rows", 2_000), ("about", 3_000), ("prepare", 3_000), ("copies", 3_000), ("open", 1_500)]
 )
 def test_damaged_arrow_bytes_crash_nothing(subject: str, count: int) -> None:
     """In a process of its own: Arrow's readers are C++, where damage can end the process instead of raising."""

@@ -130,7 +130,7 @@ def copy_status(
     alias = leases[0].reach.alias if leases else spec.stream
     peer = spec.holder if role is CopyRole.OWNER else spec.owner
     query_id = users[0] if users else ""
-    return CopyStatus(query_id, alias, spec.kind, role, peer, frontier, keys, tuples, nbytes, users=users[1:])
+    return CopyStatus(query_id, alias, spec.kind, role, peer, frontier, keys, tuples, nbytes, users[1:], spec.stream)
 
 
 def needed_number(leases: list[Lease], progress: Progress, ordinals: Ordinals) -> int | None:

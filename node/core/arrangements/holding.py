@@ -52,7 +52,7 @@ class HeldCopies:
         self._outbox = outbox
         self._count = 0
         self._copies: dict[int, HeldCopy] = {}
-        self._private: set[int] = set()
+        self._private: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -104,7 +104,7 @@ class HeldCopies:
                 copy = MixedHolder(self._work, number, spec, schema, tau, tick)
         self._copies[number] = copy
         if wanted.private:
-            self._private.add(number)
+            self._private[number] = None
         return copy
 
     def _view_for(self, wanted: Wanted) -> RunningCopy:
@@ -131,14 +131,14 @@ class HeldCopies:
         if not copy.leases:
             copy.close()
             del self._copies[copy.number]
-            self._private.discard(copy.number)
+            self._private.pop(copy.number, None)
             self._outbox.send(copy.spec.owner, CloseCopy(copy.number))
 
     def forget(self, copy: HeldCopy) -> None:
         """The other half is gone: there is nobody to tell."""
         if self._copies.pop(copy.number, None) is not None:
             copy.close()
-            self._private.discard(copy.number)
+            self._private.pop(copy.number, None)
 
     def statuses(self) -> list[CopyStatus]:
         return [copy.status() for copy in self._copies.values()]
@@ -149,10 +149,11 @@ def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int) -> bo
     if isinstance(copy, FullHolder):
         in_time = not wanted.starts_walks or prepared <= wanted.tick
         return in_time and copy.table.reaches_back_to(lease.first_ts, lease.reach)
-    if isinstance(copy, ReducedHolder):
-        return copy.reaches_back_to(lease.first_ts)
-    # Keys die when their owner says so, and it says nothing that would hurt the query since it was prepared there.
-    return wanted.prepared_at <= wanted.tick and copy.opened <= wanted.tick
+    if wanted.prepared_at > wanted.tick:
+        # Keys die when their owner says so, and it may have let go of what it knew of shipped tuples. Nothing of that
+        # hurts the query since it was prepared there.
+        return False
+    return copy.reaches_back_to(lease.first_ts) if isinstance(copy, ReducedHolder) else copy.opened <= wanted.tick
 
 
 def _is_alike(one: RunningCopy, other: RunningCopy) -> bool:

@@ -142,8 +142,8 @@ class KeysHolder(HeldCopy):
         if message.times or message.rows:
             raise self.refuse("keys only")
         check_progress(self, message)
-        apply_births(self, self.table, decode_rows(message.born, self._schema))
-        apply_deaths(self, self.table, decode_ints(message.dead, NUMBERS_MAX))
+        born, dead = decode_rows(message.born, self._schema), decode_ints(message.dead, NUMBERS_MAX)
+        apply_keys(self, self.table, born, dead)
         self.progress.seal(self.frontier, message.frontier)
         self.kept_from = message.before
 
@@ -161,21 +161,16 @@ def check_progress(held: HeldCopy, message: Sync) -> None:
         raise held.refuse(f"a sync from {held.frontier} on that keeps at most what is after {held.kept_from}")
 
 
-def apply_births(held: HeldCopy, table: KeyTable, born: pa.RecordBatch) -> I64:
-    """New keys of a peer's; their slots. Nothing changes if they are not new."""
-    if not born.num_rows:
-        return NO_SLOTS
+def apply_keys(held: HeldCopy, table: KeyTable, born: pa.RecordBatch, dead: I64) -> I64:
+    """Keys that were born and that died at a peer's; the slots of the former. Nothing changes if one is wrong."""
     columns = born.columns
     rows, inverse = distinct(columns)
     if len(rows) != born.num_rows or (inverse < 0).any() or (table.find(columns) >= 0).any():
         raise held.refuse("new keys, each once")
-    return table.add(columns)
-
-
-def apply_deaths(held: HeldCopy, table: KeyTable, dead: I64) -> None:
-    """Keys that died at a peer's."""
-    if not len(dead):
-        return
-    if (dead[1:] <= dead[:-1]).any() or not table.is_live(dead).all():
+    live = table.is_live(dead) | np.isin(dead, table.next_slots(born.num_rows))
+    if (dead[1:] <= dead[:-1]).any() or not live.all():
         raise held.refuse("living keys to die, in order")
-    table.remove(dead)
+    slots = table.add(columns) if born.num_rows else NO_SLOTS
+    if len(dead):
+        table.remove(dead)
+    return slots

@@ -27,7 +27,7 @@ from node.core.arrangements.copy import (
     timed_schema,
     with_times,
 )
-from node.core.arrangements.keys import CountedCopy, apply_births, apply_deaths, check_progress
+from node.core.arrangements.keys import CountedCopy, apply_keys, check_progress
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.ordinals import Ordinals
 from node.core.arrangements.reduced import bounds_on_axis, is_gone_on_axis
@@ -207,14 +207,13 @@ class MixedHolder(HeldCopy):
         check_progress(self, message)
         full = self._rows(message.rows)
         times = decode_times(self, message.times, message.frontier)
+        dead = decode_ints(message.dead, NUMBERS_MAX)
+        born = apply_keys(self, self.table, decode_rows(message.born, self._key_schema), dead)
         self._syncs += 1
-        born = apply_births(self, self.table, decode_rows(message.born, self._key_schema))
         self._full.grow(self.table.capacity)
         self._asked = with_room(self._asked, self.table.capacity)
         self._born_at = with_room(self._born_at, self.table.capacity)
         self._born_at[born] = self._syncs
-        dead = decode_ints(message.dead, NUMBERS_MAX)
-        apply_deaths(self, self.table, dead)
         self._full.clear(dead)
         self._asked[dead] = 0
         self._ordinals.append(times)

@@ -63,7 +63,7 @@ class OwnedCopies:
         self._limits = limits
         self._copies: dict[Place, Owner] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
-        #: Copies that missed a message, which no link would have taken, and why.
+        #: Copies that miss something of their views, and why.
         self._broken: dict[Place, str] = {}
         #: Queries that cannot go on because of that, and why.
         self._failed: dict[str, str] = {}
@@ -193,7 +193,15 @@ class OwnedCopies:
 
     def feed(self, copy: Owner, sealed: SealedRows) -> list[Waiting]:
         """The next batch for one copy."""
-        copy.take(sealed.after(copy.frontier, copy.progress.tau), lambda sync: self.post(copy, sync))
+        part = sealed.after(copy.frontier, copy.progress.tau)
+        try:
+            part.passing(copy.spec.filter, copy.first_ts)
+        except Exception as error:
+            # A filter of a peer's that is fine but for some data; who looks at the part next finds it computed.
+            self._break(copy, f"the filter of {copy.progress.name} cannot be computed: {error!r}")
+            copy.progress.seal(part.span.first, part.span.end)
+            return copy.progress.release()
+        copy.take(part, lambda sync: self.post(copy, sync))
         return copy.progress.release()
 
     def settle(self, copy: Owner) -> None:
@@ -203,19 +211,22 @@ class OwnedCopies:
 
     def post(self, copy: OwnedCopy, message: Sync | CopyMessage) -> None:
         """Send something for a copy; its bytes are those of the query that has used it for longest."""
-        place = copy.peer, copy.number
         size = payload_bytes(message)
         if size > self._limits.shipment_bytes_max:
-            self._broken[place] = too_large(message, size, self._limits)
-        if place in self._broken:
+            self._break(copy, too_large(message, size, self._limits))
+        if (copy.peer, copy.number) in self._broken:
             # What comes after a gap must not be taken for the next.
-            self._failed |= dict.fromkeys(copy.users, self._broken[place])
             return
         query_id, need = next(iter(copy.users.items()), ("", -1))
         self._outbox.send(copy.peer, message, Cause(query_id, Purpose.COPY, "", need))
 
+    def _break(self, copy: OwnedCopy, reason: str) -> None:
+        """A copy misses something: it is sent nothing any more, and those who use it, now or later, end."""
+        self._broken.setdefault((copy.peer, copy.number), reason)
+        self._failed |= dict.fromkeys(copy.users, reason)
+
     def take_failed(self) -> dict[str, str]:
-        """Queries that cannot go on since a copy that they use was not sent something, and why."""
+        """Queries that cannot go on since a copy that they use misses something, and why."""
         failed, self._failed = self._failed, {}
         return failed
 
@@ -234,6 +245,9 @@ def _check(spec: RunningCopy, site: str, schema: pa.Schema) -> None:
     if missing or twice or not set(spec.keys) <= set(spec.columns) or spec.owner != site:
         got = missing or (*spec.keys, *spec.columns)
         raise PeerProtocolError(f"a copy of {spec.stream} requires its columns, keys among them, each once; got {got}")
+    if bool(spec.keys) != spec.kind.spec.keyed:
+        required = "keys" if spec.kind.spec.keyed else "no keys"
+        raise PeerProtocolError(f"a {spec.kind} copy of {spec.stream} requires {required}; got {spec.keys}")
     odd = [name for name in spec.keys if key_family(schema.field(name).type) is None]
     if odd:
         raise PeerProtocolError(f"a copy of {spec.stream} requires keys that can be compared; got {odd}")

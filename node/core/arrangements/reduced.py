@@ -61,8 +61,11 @@ class ReducedOwner(OwnedCopy):
         post(Sync(self.number, sealed.span.end, 0, 0, encode_ints(sealed.ts[places]), b"", b"", b""))
 
     def forget_before(self, number: int) -> None:
-        """The stream's table forgot the tuples before that one: they will not be found again."""
-        if number > self._first:
+        """The stream's tables forgot the tuples before that one: they will not be found again.
+
+        Not so for a query whose start is not known: it may get a table of the past.
+        """
+        if number > self._first and not any(lease.frozen for lease in self.leases):
             self._sent.drop_first(min(number - self._first, len(self._sent)))
             self._first = number
             self._gone += len(self._numbers.pop(int(np.searchsorted(self._numbers.values, number))))

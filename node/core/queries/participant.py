@@ -18,6 +18,7 @@ from node.core.events import EngineFailed, LogRead, ProbeFinished
 from node.core.issuer import Issuer
 from node.core.limits import Limits
 from node.core.messages import (
+    CloseCopy,
     Done,
     Failed,
     Prepare,
@@ -302,6 +303,13 @@ class Participant:
         run.close()
         for stream in self._streams.values():
             stream.followers = [(alias, other) for alias, other in stream.followers if other is not run]
+
+    def on_copy_closed(self, peer: str, message: CloseCopy) -> None:
+        """A holder closes a copy: it may have heard before us that the query is over, whose figures it belongs to."""
+        copy = self._arrangements.owned.get(peer, message.copy)
+        if copy is not None and (half := copy.status()).query_id in self.runs:
+            self._ended.of(half.query_id).copies.append(half)
+        self._arrangements.on_close(peer, message)
 
     def fail(self, query_id: str, reason: str) -> None:
         """This site cannot go on with the query: it forgets it and tells its home, which ends it everywhere."""

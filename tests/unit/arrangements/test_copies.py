@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.core.arrangements.mixed import MixedHolder
 from node.core.ticks import TICK_END
 from planner.algorithms import CopyKind
 from tests.unit.arrangements.kit import TAU, below, odd, reach
@@ -30,6 +31,7 @@ EVENTS = st.lists(
         st.tuples(st.just("batch"), st.integers(1, 2), TUPLES),
         st.tuples(st.just("batch"), st.integers(1, 2), TUPLES),
         st.tuples(st.just("prepare"), st.sampled_from(REACHES), st.none()),
+        st.tuples(st.just("prepare ash"), st.none(), NUMBER),
         st.tuples(st.just("start bow"), st.integers(0, 3), NUMBER),
         st.tuples(st.just("start ash"), st.integers(0, 3), NUMBER),
         st.tuples(st.just("done"), st.integers(0, 3), NUMBER),
@@ -100,6 +102,8 @@ class Story:
         if query is None:
             return
         match name:
+            case "prepare ash" if query.query_id not in self.at_ash and not query.candidates:
+                world.prepare_at_ash(query)
             case "start bow" | "start ash":
                 self.start(query, what, name.split()[1])
             case "done" if running:
@@ -211,7 +215,7 @@ def test_what_is_fetched_of_the_past_is_all_that_the_copy_was_told_of() -> None:
     world, query = begun_in_the_past(CopyKind.MIXED)
     world.reads.rotate(-1)  # the copy's first
     world.read(4)
-    assert query.copy is not None
+    assert isinstance(query.copy, MixedHolder)
     while query.copy.frontier < 4:
         if world.reads:
             world.read(2)
@@ -243,3 +247,37 @@ def test_a_copy_of_the_past_waits_until_its_owner_knows_where_the_query_begins()
     world.want(query, 1)
     world.settle()
     assert [n for _, n in world.contents(query.copy)] == [0, 1]
+
+
+def test_what_was_shipped_is_known_to_be_there_when_a_query_of_the_past_comes() -> None:
+    """Bow hears that rows are done before ash does, and lets their bits go."""
+    world = World(retain_ms=1_000)
+    first = world.start("q1", CopyKind.REDUCED, reach(5))
+    world.batch(9, (5, 1), (45, 1), (65, 1))
+    world.ask(first, 4, 1)
+    world.settle()
+    first.done = 7
+    world.done_at_bow(first)
+    world.batch(1)
+    second = world.start("q2", CopyKind.REDUCED, reach(5), tick=4)
+    world.settle()
+    world.ask(second, 4, 1)
+    world.settle()
+    assert second.copy is not None
+    assert [n for _, n in world.contents(second.copy)] == [1]
+
+
+def test_bits_of_the_past_are_kept_until_it_is_known_where_the_query_begins() -> None:
+    """The copy is opened before bow hears of the start, which gives the query a table of the past."""
+    world = World(retain_ms=1_000)
+    world.batch(5, (5, 1), (45, 1))
+    query = world.prepare("q1", CopyKind.REDUCED, reach(30))
+    world.start_at_ash(query, 4)
+    world.up()
+    world.batch(1, (55, 1))
+    world.start_at_bow(query, 4)
+    world.settle()
+    world.ask(query, 4, 1)
+    world.settle()
+    assert query.copy is not None
+    assert [n for _, n in world.contents(query.copy)] == [1]

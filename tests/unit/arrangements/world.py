@@ -25,6 +25,7 @@ from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
 from node.core.arrangements.table import RowTable
 from node.core.effects import ReadLog, Send, TrimLog
 from node.core.engine import POSITION, Find
+from node.core.limits import Limits
 from node.core.messages import CloseCopy, Fetch, Fetched, LeaseCopy, Message, OpenCopy, Sync, TupleAnswer
 from node.core.outbox import Outbox
 from node.core.queries.shape import CopyNeed
@@ -69,6 +70,8 @@ class Query:
     claim: Lease | None = None
     copy: HeldCopy | None = None
     copy_lease: Lease | None = None
+    #: Copies that ash holds for it since Prepare, with their leases, and how far they were sealed then.
+    candidates: dict[int, tuple[HeldCopy, Lease, int]] = field(default_factory=dict)
     #: Ticks of walks that wait for an answer: they are not done.
     asking: Counter[int] = field(default_factory=Counter)
 
@@ -81,8 +84,8 @@ class World:
         self.stream.fed = 0
         self.works = {"bow": EngineWork(native), "ash": EngineWork(native)}
         self.outboxes = {name: Outbox(name) for name in self.works}
-        self.bow = Arrangements({STREAM: self.stream}, self.works["bow"], self.outboxes["bow"])
-        self.ash = Arrangements({}, self.works["ash"], self.outboxes["ash"])
+        self.bow = Arrangements({STREAM: self.stream}, self.works["bow"], self.outboxes["bow"], Limits())
+        self.ash = Arrangements({}, self.works["ash"], self.outboxes["ash"], Limits())
         self.tuples: list[Tuple] = []
         self.log: list[Batch] = []
         self.trimmed = TICK_MIN
@@ -241,15 +244,33 @@ class World:
             one.first_tick = one.done = one.own_done = tick
         self.turn("bow")
 
+    def prepare_at_ash(self, query: Query) -> None:
+        """Ash holds on to the copies that may turn out to be right."""
+        for copy in self.ash.held.candidates(spec_of(query.kind, query.reach)):
+            held = lease(query.query_id, query.reach, first_tick=None)
+            copy.lease(held)
+            query.candidates[copy.number] = (copy, held, copy.frontier)
+        self.turn("ash")
+
     def start_at_ash(self, query: Query, tick: int, starts_walks: bool = False) -> None:
         """Ash hears where a query begins, and leases a copy for it."""
         query.first_tick = query.done = tick
         query.copy_lease = lease(query.query_id, query.reach, first_tick=tick, done=tick)
         spec = spec_of(query.kind, query.reach)
         wanted = Wanted(0, spec, INFO, TAU, tick, query.prepared_at, starts_walks, query.private)
-        query.copy = self.ash.held.lease(wanted, [query.copy_lease])
+        prepared = {number: frontier for number, (_, _, frontier) in query.candidates.items()}
+        query.copy = self.ash.held.find(wanted, query.copy_lease, prepared)
+        if query.copy is None:
+            query.copy = self.ash.held.open(wanted, query.query_id)
+        query.copy.lease(query.copy_lease)
+        self._let_go(query)
         self.turn("ash")
         self.check()
+
+    def _let_go(self, query: Query) -> None:
+        for copy, held, _ in query.candidates.values():
+            self.ash.release(STREAM, copy, held)
+        query.candidates = {}
 
     def start(self, query_id: str, kind: CopyKind, of: Reach, tick: int | None = None) -> Query:
         """A query is prepared and started at once, where the stream is, or at a tick of the past."""
@@ -288,6 +309,7 @@ class World:
         if query.copy is not None and query.copy_lease is not None:
             self.ash.release(STREAM, query.copy, query.copy_lease)
         query.copy = None
+        self._let_go(query)
         self.turn("ash")
         self.check()
 
@@ -433,8 +455,8 @@ class World:
 
     def _check_seen(self, copy: HeldCopy, of: Lease, view: list[int]) -> None:
         query = self.queries.get(of.query_id)
-        if query is None or query.done >= TICK_END:
-            return  # no row of it will come, whether the site knows that or not
+        if of.frozen or query is None or query.done >= TICK_END:
+            return  # no row of it will come yet, or any more, whether the site knows that or not
         oldest = query.done * TAU
         newest = min(copy.progress.sealed_ts, oldest + 50)
         if copy.spec.kind is CopyKind.REDUCED and copy.spec.axis is CopyAxis.TIME:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from node.core.status import ReplicaKind
-from node.core.walk import Shape, shape_of
+from node.core.queries.shape import Shape, shape_of
+from planner.algorithms import Algorithm, CopyKind
 from planner.graph import closure
 from planner.model import (
-    Algorithm,
     Call,
     ColumnRef,
     Edge,
@@ -58,8 +57,8 @@ def plain(name: str = "SP-D", one_key: bool = False) -> Shape:
 
 def test_a_step_reads_its_keys_from_the_carry_and_asks_a_residual_when_it_can() -> None:
     first, second = plain().steps["a"]
-    assert (first.carry_keys, first.window_keys, first.residual) == (("a.k",), ("b.k",), None)
-    assert (second.carry_keys, second.window_keys, second.residual) == (("b.j",), ("c.j",), LESS)
+    assert (first.carry_keys, first.keys, first.residual) == (("a.k",), ("k",), None)
+    assert (second.carry_keys, second.keys, second.residual) == (("b.j",), ("j",), LESS)
 
 
 def test_a_carry_keeps_only_what_is_needed_later() -> None:
@@ -88,35 +87,35 @@ def test_the_carry_is_where_the_last_step_left_it() -> None:
 def test_a_walk_that_starts_elsewhere_needs_a_full_copy_there_and_steps_share_it() -> None:
     everything = shape(a="@z b:SP-S c:SP-S", b="@z a:SP-S c:SP-S", c="@z b:SP-S a:SP-S")
     assert everything.starts == {"a": "z", "b": "z", "c": "z"}
-    assert all(step.source == "z" for _, _, step in everything.all_steps)
-    assert [(item.kind, item.alias, item.owner, item.holder) for item in everything.replicas] == [
-        (ReplicaKind.FULL, alias, alias, "z") for alias in "abc"
+    assert all(step.source == "z" for step in everything.all_steps)
+    assert [(item.kind, item.alias, item.owner, item.holder) for item in everything.needs] == [
+        (CopyKind.FULL, alias, alias, "z") for alias in "abc"
     ]
 
 
 def test_a_walk_that_starts_where_its_next_stream_is_joins_there_without_a_copy_of_that() -> None:
     moved = shape(a="@b b:SM-S1 c:SP-D", b="a:SP-S c:SP-D", c="b:SP-D a:SP-D")
     assert not moved.steps["a"][0].remote
-    assert [(item.alias, item.holder) for item in moved.replicas] == [("a", "b")]
+    assert [(item.alias, item.holder) for item in moved.needs] == [("a", "b")]
 
 
 @pytest.mark.parametrize("kind", ["SM-S1", "SM-S2", "SM-D1"])
 def test_heads_that_look_for_the_same_keys_at_the_same_site_share_a_copy(kind: str) -> None:
     """Walks of a and of c both come to b before they look into the other's window, by one key."""
     shared = shape(one_key=True, a=f"b:SP-D c:{kind}", b=f"c:{kind} a:SP-D", c="b:SP-D a:SP-D")
-    assert [(item.alias, item.keys, item.holder) for item in shared.replicas] == [("c", ("c.k",), "b")]
+    assert [(item.alias, item.keys, item.holder) for item in shared.needs] == [("c", ("k",), "b")]
     (_, a_then_c), (b_then_c, _) = shared.steps["a"], shared.steps["b"]
-    assert shared.replica_of(a_then_c) is shared.replica_of(b_then_c)
+    assert shared.need_of(a_then_c) is shared.need_of(b_then_c)
 
 
 def test_copies_by_other_keys_or_at_other_sites_are_other_copies_but_a_full_one_serves_all_keys() -> None:
-    copies = shape(a="c:SP-S b:SM-D1", b="a:SM-D1 c:SM-D1", c="b:SM-D1 a:SM-D1").replicas
+    copies = shape(a="c:SP-S b:SM-D1", b="a:SM-D1 c:SM-D1", c="b:SM-D1 a:SM-D1").needs
     assert [(item.kind, item.alias, item.keys, item.holder) for item in copies] == [
-        (ReplicaKind.FULL, "c", (), "a"),
-        (ReplicaKind.KEYS, "b", ("b.j", "b.k"), "a"),
-        (ReplicaKind.KEYS, "a", ("a.k",), "b"),
-        (ReplicaKind.KEYS, "c", ("c.j",), "a"),
-        (ReplicaKind.KEYS, "b", ("b.j",), "c"),
+        (CopyKind.FULL, "c", (), "a"),
+        (CopyKind.KEYS, "b", ("j", "k"), "a"),
+        (CopyKind.KEYS, "a", ("k",), "b"),
+        (CopyKind.KEYS, "c", ("j",), "a"),
+        (CopyKind.KEYS, "b", ("j",), "c"),
     ]
 
 
@@ -124,6 +123,32 @@ def test_copies_by_other_keys_or_at_other_sites_are_other_copies_but_a_full_one_
 def test_walks_at_one_site_that_look_for_other_keys_of_a_stream_use_other_copies(name: str) -> None:
     """Walks of c start at a, where those of a do too: one looks into b by k, the other by j."""
     moved = shape(a=f"b:{name} c:SP-D", b="a:SP-D c:SP-D", c=f"@a b:{name} a:SP-D")
-    copies = [replica for replica in moved.replicas if replica.alias == "b"]
-    assert [(item.keys, item.holder) for item in copies] == [(("b.k",), "a"), (("b.j",), "a")]
-    assert moved.replica_of(moved.steps["a"][0]) is not moved.replica_of(moved.steps["c"][0])
+    copies = [need for need in moved.needs if need.alias == "b"]
+    assert [(item.keys, item.holder) for item in copies] == [(("k",), "a"), (("j",), "a")]
+    assert moved.need_of(moved.steps["a"][0]) is not moved.need_of(moved.steps["c"][0])
+
+
+def test_needs_are_numbered_alike_wherever_they_are_derived() -> None:
+    one, other = (shape(a="c:SP-S b:SM-D1", b="a:SM-D1 c:SM-D1", c="b:SM-D1 a:SM-D1") for _ in range(2))
+    assert one.needs == other.needs
+    assert [need.number for need in one.needs] == list(range(len(one.needs)))
+
+
+def test_tuples_are_looked_for_where_their_stream_is_unless_all_are_at_the_carrys() -> None:
+    steps = shape(a="b:SP-S c:SM-S2", b="a:SM-D1 c:SP-D", c="b:SM-S1 a:SM-D2").steps
+    looked = {(head, step.hop.alias): step.looks_at_owner for head in "abc" for step in steps[head]}
+    assert [place for place, here in looked.items() if not here] == [("a", "b")]
+
+
+def test_a_step_within_a_site_needs_no_copy_whatever_its_algorithm() -> None:
+    moved = shape(a="@b b:SM-D1 c:SP-D", b="a:SP-D c:SP-D", c="b:SP-D a:SP-D")
+    (step, _) = moved.steps["a"]
+    assert step.copy is None
+    assert moved.need_of(step) is None
+
+
+def test_a_finished_walk_becomes_output_rows() -> None:
+    shaped = plain()
+    rows = pa.RecordBatch.from_pydict({"__ts": [1, 2], "b.v": [7, 8]})
+    assert shaped.output(rows).to_pydict() == {"v": [7, 8]}
+    assert shaped.output(rows).schema == shaped.output_schema
