@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.mutants.functions import ROOT
-from tests.mutants.mutants import MUTANTS, TESTS, named
+from tests.mutants.mutants import PARTS, named, tests_of
 from tests.mutants.verdict import NO_BUG, Verdict, verdicts
 
 
@@ -45,15 +45,18 @@ def snapshot(folder: Path) -> None:
 def run(seeds: int, only: str, workers: int, baseline: bool) -> int:
     """Judge the mutants and print what became of them; 1 if one was not noticed for no reason, 2 if none can be."""
     began = time.monotonic()
-    chosen = [mutant.name for mutant in MUTANTS if only in mutant.name or f"/{only}." in TESTS[mutant.name][0]]
-    files = tuple(dict.fromkeys(file for name in chosen for file in TESTS[name]))
+    chosen = [
+        mutant for part, (mutants, _) in PARTS.items() for mutant in mutants if only == part or only in mutant.name
+    ]
+    tests = {mutant.name: tests_of(mutant) for mutant in chosen}
+    files = tuple(dict.fromkeys(file for of_one in tests.values() for file in of_one))
     if baseline:
         for verdict in verdicts([NO_BUG], {NO_BUG: files}, seeds, 1):
             if verdict.noticed:
                 print(f"mutants require tests that pass without a bug; got {verdict.what}", file=sys.stderr)
                 return 2
     found: list[Verdict] = []
-    for verdict in verdicts(chosen, TESTS, seeds, workers):
+    for verdict in verdicts(list(tests), tests, seeds, workers):
         found.append(verdict)
         print(line_of(verdict), flush=True)
     unexplained = [each.mutant for each in found if not each.noticed and not named(each.mutant).unnoticed]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.mutants.bugs import copies, engine, links, planning, queries, storage, streams, tables, walks
 from tests.mutants.mutant import Mutant
 
-_PARTS = (tables, copies, queries, walks, streams, links, engine, storage, planning)
-MUTANTS: tuple[Mutant, ...] = tuple(mutant for part in _PARTS for mutant in part.MUTANTS)
-TESTS: dict[str, tuple[str, ...]] = {mutant.name: part.TESTS for part in _PARTS for mutant in part.MUTANTS}
+#: By the name of the part: its bugs, and the files of unit tests by the first part of a function's name.
+PARTS: Mapping[str, tuple[tuple[Mutant, ...], Mapping[str, str]]] = {
+    part.__name__.rsplit(".", 1)[-1]: (part.MUTANTS, part.TESTS)
+    for part in (tables, copies, queries, walks, streams, links, engine, storage, planning)
+}
+MUTANTS: tuple[Mutant, ...] = tuple(mutant for mutants, _ in PARTS.values() for mutant in mutants)
 
 
 def named(name: str) -> Mutant:
     """The mutant of that name."""
     return next(mutant for mutant in MUTANTS if mutant.name == name)
+
+
+def tests_of(mutant: Mutant) -> tuple[str, ...]:
+    """The files of unit tests in which one should notice it."""
+    tests = next(tests for mutants, tests in PARTS.values() if mutant in mutants)
+    stem = mutant.changes[0][0].split(".", 1)[0]
+    return tuple(f"tests/unit/{file}.py" for file in tests.get(stem, tests[""]).split())
