@@ -82,8 +82,8 @@ def swap(old: str, new: str, at: int | None = None) -> Edit:
     return Edit(f"{old} by {new}", spots, at)
 
 
-def test(about: str, becomes: str, at: int | None = None) -> Edit:
-    """The condition of an if, a while or a filter that names something."""
+def condition(about: str, becomes: str, at: int | None = None) -> Edit:
+    """The condition of an if, a while or a filter, which names something."""
 
     def spots(tree: ast.AST) -> list[Spot]:
         found = []
@@ -91,10 +91,10 @@ def test(about: str, becomes: str, at: int | None = None) -> Edit:
             if isinstance(node, ast.If | ast.While | ast.IfExp) and about in _names(node.test):
                 found.append(_spot(node.test, _attribute_setter(node, "test", becomes, node.test)))
             elif isinstance(node, ast.comprehension):
-                for place, condition in enumerate(node.ifs):
-                    if about in _names(condition):
-                        new = _filled(becomes, condition)
-                        found.append(_spot(condition, _setter(node.ifs, place, new)))
+                for place, one in enumerate(node.ifs):
+                    if about in _names(one):
+                        new = _filled(becomes, one)
+                        found.append(_spot(one, _setter(node.ifs, place, new)))
         return found
 
     return Edit(f"the condition about {about} by {becomes}", spots, at)
@@ -366,7 +366,7 @@ def _filled(text: str, original: ast.AST) -> ast.expr:
             parts |= {f"_{number}": part for number, part in enumerate(values)}
 
     class Filler(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802 - the name that ast asks for
+        def visit_Name(self, node: ast.Name) -> ast.AST:
             return copy.deepcopy(parts[node.id]) if node.id in parts else node
 
     filled = Filler().visit(ast.parse(text, mode="eval")).body

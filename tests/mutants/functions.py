@@ -35,9 +35,7 @@ def definition_of(name: str) -> ast.stmt:
 
 def put(tree: ast.Module, module: str, name: str, changed: ast.stmt) -> None:
     """Put a changed function into the syntax of its module."""
-    block, place = next(
-        (block, place) for path, block, place in _definitions(tree.body, module) if _is_end(path, name)
-    )
+    block, place = next((block, place) for path, block, place in _definitions(tree.body, module) if _is_end(path, name))
     block[place] = changed
 
 

@@ -10,8 +10,9 @@ import copy
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import marshal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, ModuleType
 
@@ -53,17 +54,21 @@ def edited(mutant: Mutant) -> dict[str, ast.stmt]:
     return found
 
 
-def install(mutant: Mutant) -> None:
-    """From now on the mutant's modules are imported with its bug."""
+def compiled(mutant: Mutant) -> dict[str, bytes]:
+    """The modules with the bug, by name, as marshalled code: for ``install`` in another process."""
     trees: dict[str, ast.Module] = {}
     for function, changed in edited(mutant).items():
         module = module_of(function)
         trees.setdefault(module, ast.parse(path_of(module).read_text()))
         put(trees[module], module, function, changed)
-    loaded = sorted(set(trees) & set(sys.modules))
+    return {module: marshal.dumps(compile(tree, str(path_of(module)), "exec")) for module, tree in trees.items()}
+
+
+def install(modules: Mapping[str, bytes]) -> None:
+    """From now on these modules are imported with their bug."""
+    loaded = sorted(set(modules) & set(sys.modules))
     assert not loaded, f"a mutant requires modules that are not imported yet; got {loaded}"
-    codes = {module: compile(tree, str(path_of(module)), "exec") for module, tree in trees.items()}
-    sys.meta_path.insert(0, _Finder(codes))
+    sys.meta_path.insert(0, _Finder({module: marshal.loads(code) for module, code in modules.items()}))
 
 
 class _Finder(importlib.abc.MetaPathFinder):

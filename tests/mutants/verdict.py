@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -19,10 +18,12 @@ from types import FrameType
 
 import pytest
 
+from tests.mutants.mutant import Mutant, compiled, install
+
 #: A test or a seed takes a fraction of a second, a few take seconds; one that takes this long goes in circles.
 SECONDS_MAX = 120
-#: The name of no mutant: the system as it is.
-NO_BUG = "none"
+#: The system as it is.
+NO_BUG = Mutant("no bug", ())
 
 
 @dataclass(frozen=True)
@@ -42,31 +43,29 @@ class Verdict:
 
 
 def verdicts(
-    mutants: Sequence[str], tests: dict[str, tuple[str, ...]], seeds: int, workers: int
+    mutants: Sequence[Mutant], tests: Mapping[str, tuple[str, ...]], seeds: int, workers: int
 ) -> Iterator[Verdict]:
     """Each mutant's fate, as it becomes known."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "hypothesis", "numpy", "pyarrow", "pyarrow.compute", "pyarrow.ipc"])
+    libraries = ["pytest", "hypothesis", "numpy", "pyarrow", "pyarrow.compute", "pyarrow.ipc"]
+    context.set_forkserver_preload([__name__, *libraries])
     with ProcessPoolExecutor(workers, mp_context=context, max_tasks_per_child=1) as pool:
-        futures = [pool.submit(judge, mutant, tests.get(mutant, ()), seeds) for mutant in mutants]
+        futures = [
+            pool.submit(judge, mutant.name, compiled(mutant), tests.get(mutant.name, ()), seeds) for mutant in mutants
+        ]
         for future in as_completed(futures):
             yield future.result()
 
 
-def judge(mutant: str, tests: tuple[str, ...], seeds: int) -> Verdict:
+def judge(name: str, modules: Mapping[str, bytes], tests: tuple[str, ...], seeds: int) -> Verdict:
     """Put a bug in place and look who notices. Only in a process that has imported nothing of the system."""
-    os.nice(10)
     began = time.monotonic()
-    if mutant != NO_BUG:
-        from tests.mutants.mutant import install  # noqa: PLC0415
-        from tests.mutants.mutants import named  # noqa: PLC0415
-
-        install(named(mutant))
+    install(modules)
     signal.signal(signal.SIGALRM, _on_alarm)
     by, what = "unit", _failing_test(tests) if tests else ""
     if not what:
         by, what = "sim", _failing_seed(seeds)
-    return Verdict(mutant, by if what else "", what, time.monotonic() - began)
+    return Verdict(name, by if what else "", what, time.monotonic() - began)
 
 
 def _failing_test(tests: tuple[str, ...]) -> str:
@@ -89,7 +88,7 @@ class _Watcher:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         signal.alarm(SECONDS_MAX)
         try:
-            return (yield)  # type: ignore[misc]
+            return (yield)
         finally:
             signal.alarm(0)
 
