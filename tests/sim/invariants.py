@@ -1,4 +1,4 @@
-"""What must be true of all sites together after every message. The numbers are those of ARCHITECTURE's list.
+"""What must be true of all sites together after every message.
 
  1  no message, ending or stored row speaks of a tick that is not durable in its stream's log
  2  frontiers and done never fall
