@@ -64,9 +64,12 @@ def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:
     assert totals[what] > 0
 
 
-@pytest.mark.parametrize("reason", [reason for reason in IgnoreReason if reason is not IgnoreReason.DUPLICATE_WALK])
+@pytest.mark.parametrize(
+    "reason",
+    [reason for reason in IgnoreReason if reason not in (IgnoreReason.DUPLICATE_WALK, IgnoreReason.WALK_OVER)],
+)
 def test_what_can_be_ignored_is_ignored_in_some_seed(reason: IgnoreReason, totals: Counter[str]) -> None:
-    """Links deliver once, so without a crash that is survived no walk comes twice."""
+    """Links deliver once, so no walk comes twice; a walk outlives its query only where an engine or a store fails."""
     assert totals[reason] > 0
 
 
