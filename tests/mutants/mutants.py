@@ -24,4 +24,4 @@ def tests_of(mutant: Mutant) -> tuple[str, ...]:
     """The files of unit tests in which one should notice it."""
     tests = next(tests for mutants, tests in PARTS.values() if mutant in mutants)
     stem = mutant.changes[0][0].split(".", 1)[0]
-    return tuple(f"tests/unit/{file}.py" for file in tests.get(stem, tests[""]).split())
+    return tuple(f"tests/unit/{file}.py" for file in [*tests.get(stem, tests[""]).split(), "test_noticed"])

@@ -36,35 +36,23 @@ MUTANTS = (
     bug("no freeze between Prepare and Start", "Lease.frozen", returned("False")),
     bug("copies are not held from Prepare on", "QueryLeases.prepare", drop("_hold_candidates")),
     bug("a query that begins in the past has the live table", "QueryLeases.start", condition("tick", "False")),
-    bug("claims begin at no tick", "QueryLeases.start", drop("_begin", at=1)),
     bug("delta lets tuples go after one delta", "QueryLeases._begin", constant(2, 1)),
     bug(
         "a stream under two names has one lease",
         "QueryLeases._lease_of",
         assigned("wanted", "(step.hop.alias, self._held[0][1].keys)"),
     ),
-    bug("walks start at two sites", "QueryLeases.heads_at", returned("found")),
-    bug("done moves no lease", "QueryLeases.on_done", drop("done", at=0)),
     bug("done moves no claim", "QueryLeases.on_done", drop("done", at=1), MEMORY),
-    bug("ended queries keep their leases", "QueryLeases.release", drop("release", at=0)),
     # -- runs
     bug("messages before the start are not kept", "QueryRun.on_message", drop("append")),
     bug("batches before the start are not kept", "QueryRun.on_batch", drop("append")),
-    bug("walks begin before the first tick", "QueryRun.on_batch", value("max()", "_0")),
     bug("look-ahead never resumes", "QueryRun.on_done", drop("done", at=0)),
-    bug("a query is complete when one head is", "QueryRun.complete", value("all()", "any(_0)")),
     bug("done may fall", "QueryRun.on_done", condition("tick", "False")),
     # -- walks
-    bug("empty walks are not reported", "Walks._finish", drop("add")),
     bug("empty walks are told only beside others", "Walks.tell_endings", without("due")),
     bug("rows with a null key go on", "_matchable", returned("walk")),
-    bug("carries without times within their batch are taken", "Walks._check_within", begin("return")),
-    bug("what is too large is sent", "Walks._send", condition("size", "False")),
     # -- shapes
     bug("ties on the wrong side", "_head_steps", swap("<", ">")),
-    bug("the carry stays where it started", "_head_steps", drop("source", at=1)),
-    bug("no copy for walks that start elsewhere", "shape._needs", condition("start", "False")),
-    bug("heads share copies by other keys", "shape.needs", returned("same")),
     bug(
         "heads share copies at other sites",
         "shape.needs",
@@ -82,16 +70,8 @@ MUTANTS = (
         "Participant.on_step",
         begin("if self._find(message) is None: return"),
     ),
-    bug(
-        "a prepared site names the first of its streams",
-        "Participant.prepare",
-        value("max()", "min(_0, default=TICK_MIN)"),
-    ),
     bug("a failed query is not reported", "Participant.fail", drop("send")),
-    bug("queries of a lost site go on", "Participant.peer_lost", drop("fail")),
     bug("queries of a lost home go on", "Participant.peer_lost", drop("close")),
-    bug("ended queries follow their streams", "Participant.close", drop("followers")),
-    bug("copies that missed something are used on", "Participant.end_failed", begin("return")),
     # -- home and issuer
     bug("start at the earliest frontier", "HomeQuery.prepared", value("max()", "_0")),
     bug("start when the first site is ready", "HomeQuery.prepared", condition("_waiting", "False", at=1)),
@@ -101,23 +81,15 @@ MUTANTS = (
         "Issuer.store",
         then("do", "self._stored(home, RowsStored(query_id, walk.head, walk.span))", at=1),
     ),
-    bug("repeated walks are stored", "Issuer.store", condition("take", "False")),
-    bug("an ended query stores rows", "Issuer.store", condition("ended", "False")),
     bug("done is told only beside others", "Issuer.tell_done", without("due", at=1)),
-    bug("a dropped query stays elsewhere", "Issuer.end", drop("send")),
-    bug("ended queries are remembered for ever", "Issuer._ends", condition("_ended", "False")),
     # -- the sink
     bug(
         "done is the newest, not the contiguous",
         "HeadLedger.stored",
         instead("_stored", "self.done = max(self.done, span.end)", at=0),
     ),
-    bug("the sink takes a walk twice", "HeadLedger.take", returned("True", at=0)),
     bug("complete when one head is", "Sink.complete", value("all()", "any(_0)")),
     # -- news that is held
-    bug("endings that touch are told as one too short", "Endings.take", value("Span()", "last.span")),
-    bug("the end of a stream is held", "Endings.due", without("TICK_END")),
     bug("held news never comes by the clock", "Held.due", without("waited_us", at=1)),
     # -- the engine's questions
-    bug("questions of ended queries are remembered", "Work.forget", begin("return")),
 )

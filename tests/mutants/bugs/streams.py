@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.mutants.edits import argument, assigned, condition, returned, then, value
+from tests.mutants.edits import condition, then, value
 from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
     "Sealer": "test_sealer",
-    "StreamState": "test_stream_log test_retain",
+    "StreamState": "test_stream_log",
     "": "test_site",
 }
 MEMORY = "only memory grows"
@@ -19,23 +19,10 @@ MUTANTS = (
         "Site._on_rows_arrived",
         then("do", "[self._participant.on_batch(s) for s in stream.logged(batch.span.end)]", at=1),
     ),
-    bug("a batch that is logged is used one later", "StreamState.logged", value("frontier", "_ - 1")),
-    bug("a stream promises what it does not retain", "StreamState.earliest", returned("self.log_begin - 1", at=1)),
     bug("too little is retained", "StreamState._is_retained", value("_retain", "_ // 2")),
     bug("the log is trimmed below pins", "StreamState.trim", condition("needed_ts", "False")),
     bug("the log is trimmed below what is retained", "StreamState.trim", condition("_log", "self._log", at=0)),
     bug("a stream is read on however far ahead it is", "StreamState.wants_more", value("any()", "False", at=1), MEMORY),
-    bug("a stream is read on for the fastest query", "StreamState.wants_more", value("any()", "all(_0)", at=1), MEMORY),
     # -- sealing
-    bug("late rows are kept", "Sealer.add", condition("late", "False", at=0)),
-    bug("lateness is ignored", "Sealer._late", value("-", "_0")),
     bug("a stream is sealed one tick early", "Sealer._frontier_at", value("//", "_ + 1", at=1)),
-    bug("a batch has the first rows of the next", "Sealer._take_before", argument("searchsorted", "side", "'right'")),
-    bug("batches are not sorted", "Sealer._take_before", condition("times", "False")),
-    bug(
-        "ties are not in order of arrival",
-        "Sealer._take_before",
-        value("argsort()", "np.lexsort((-np.arange(len(times)), times))"),
-    ),
-    bug("what stays open is lost", "Sealer._take_before", assigned("_open", "[]")),
 )
