@@ -73,6 +73,11 @@ class Half:
         """Walks that wait for the other half."""
         return []
 
+    @property
+    def other_site(self) -> str:
+        """Where the other half is."""
+        return self._step.owner if self._at_source else self._step.source
+
     # -- for the halves -----------------------------------------------------------------------
 
     @property
