@@ -7,7 +7,7 @@ objects the daemon drives; the link's ledger is kept as ``node.io.transport`` ke
 and processor time is taken around each call into a site or its engine.
 
 Streams are live: what happened in a tick is read when the tick is over. Links have
-one fixed delay, engines and the sink's store answer at once, a turn later.
+one fixed delay; engines, logs and the sink's store answer at once, a turn later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from node.core.effects import QueryState, ReadSource, ReportQuery, RunOp, StoreRows
+from node.core.effects import AppendBatch, QueryState, ReadLog, ReadSource, ReportQuery, RunOp, StoreRows, TrimLog
 from node.core.engine import Engine
 from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
@@ -27,6 +27,8 @@ from node.core.stream import LocalStream
 from node.io.ledger import LinkLedger
 from node.io.runner import TIMER_S
 from node.stack import ConnectionOpened, FrameArrived, Input, Output, SendFrame, Stack, TimePassed
+from node.storage.memory_log import MemoryLog
+from node.storage.stream_logs import StreamLogs
 from planner.model import Algorithm, StreamInfo, TimeUnit
 from planner.plans import forced_plan
 from planner.sql import parse_query
@@ -142,6 +144,7 @@ class Sites:
         infos = {name: StreamInfo(name, name, schema, "ts", TimeUnit.MS) for name in chunks}
         self._sources = {name: _Source(infos[name], chunks[name], tau_ms) for name in chunks}
         self._nodes = {site: self._node(site, infos, tau_ms) for site in SITES}
+        self._logs = StreamLogs({name: MemoryLog() for name in infos})
         self._moments_us = _moments(chunks["a"], tau_ms)
 
     def _node(self, site: str, infos: dict[str, StreamInfo], tau_ms: int) -> Stack:
@@ -222,6 +225,9 @@ class Sites:
                 self._later(site, max(0, over_ms * 1_000 - self._now_us), arrived)
             case RunOp():
                 self._run_op(site, output)
+            case AppendBatch() | ReadLog() | TrimLog():
+                for event in self._logs.run([output]):
+                    self._later(site, TURN_US, event)
             case StoreRows():
                 self._outcome.rows += output.rows.num_rows
                 self._later(site, TURN_US, RowsStored(output.query_id, output.head, output.span))

@@ -463,20 +463,19 @@ SPECS: Mapping[Algorithm, AlgorithmSpec] = {
             title="ask which match, ship those",
             messages="1 or 3: keys, bits, rows",
             kept_here="",
-            kept_there="W, what was found",
+            kept_there="W",
             synced="",
             wins="few match; close to SM-S1, with no copy to keep",
             about=(
-                "A sends the distinct keys, B answers with a bit for each, A ships the rows that match. B keeps what "
-                "it found until they come, so that nothing can expire between question and rows. If no key matches "
-                "there is no answer: the walk ends at B. Three times across the link: the longest delay."
+                "A sends the distinct keys, B answers with a bit for each, A ships the rows that match. B forgets "
+                "nothing that a walk can see before it is done, so nothing can expire between question and rows. If no "
+                "key matches there is no answer: the walk ends at B. Three times across the link: the longest delay."
             ),
             crossings=(
                 _KEYS_GO,
                 Crossing(Kind.KEY_ANSWERS, "one bit per key", to_a=True, number=2),
                 Crossing(Kind.TUPLES, "rows that match", number=3),
             ),
-            drawn_there=("W: its window", "Temp: what was found"),
             colour="key_answers",
         ),
     ),

@@ -104,7 +104,6 @@ class StreamState:
 
     def sealed(self, batch: Batch, now_us: int) -> None:
         """The next batch was sealed, and is being logged."""
-        self.recent.add(batch)
         self._sealed.append((batch, now_us))
 
     def logged(self, frontier: int) -> list[SealedRows]:
@@ -112,6 +111,7 @@ class StreamState:
         found = []
         while self._sealed and self._sealed[0][0].span.end <= frontier:
             batch, sealed_at_us = self._sealed.popleft()
+            self.recent.add(batch)
             found.append(self.rows_of(batch, sealed_at_us))
         return found
 

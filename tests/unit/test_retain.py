@@ -3,94 +3,22 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from node.core.effects import QueryState
 from node.core.events import QueryIssued
 from node.core.limits import Limits
-from node.core.retained import RetainedBatches
-from node.core.sealer import Batch
-from node.core.ticks import TICK_END, TICK_MIN, Span
-from planner.model import Algorithm, TimeUnit
+from planner.algorithms import Algorithm
+from planner.model import TimeUnit
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from tests.oracle.oracle import Window
-from tests.unit.sites import TAU_MS, TIME_WINDOW, Cluster, rows_of
+from tests.unit.sites import TAU_MS, TIME_WINDOW, Cluster
 
 EVERY = pytest.mark.parametrize("algorithm", list(Algorithm))
 BOTH = pytest.mark.parametrize("window", [TIME_WINDOW, ("rows", 3)], ids=["time", "count"])
-
-
-def batch(first: int, end: int, *ts: int) -> Batch:
-    return Batch(Span(first, end), rows_of(ts), np.array(ts, np.int64))
-
-
-# -- what is kept -----------------------------------------------------------------------------
-
-
-def test_a_stream_that_retains_nothing_keeps_nothing() -> None:
-    retained = RetainedBatches(0, 10)
-    retained.add(batch(TICK_MIN, 5, 1, 2))
-    assert (retained.rows, retained.nbytes, retained.pieces()) == (0, 0, [])
-    assert retained.earliest(5) == 5
-
-
-def test_a_batch_goes_when_all_of_it_is_older_than_what_is_retained() -> None:
-    #  tau 10, retain 30     [.., 2)   [2, 4)   [4, 7)  -> front 70, kept from 40 on
-    retained = RetainedBatches(30, 10)
-    retained.add(batch(TICK_MIN, 2, 5, 15))
-    retained.add(batch(2, 4, 21, 39))
-    assert retained.earliest(4) == TICK_MIN  # 15 is within 30 of 40: and so is all that was ever sealed
-    retained.add(batch(4, 7, 41))
-    assert retained.earliest(7) == 4
-    assert retained.rows == 1
-    retained.add(batch(7, 8))
-    assert retained.earliest(8) == 4  # of [4, 7) the last 20 ms are still young enough
-    assert retained.nbytes == sum(one.rows.nbytes + one.ts.nbytes for one in retained.pieces())
-
-
-def test_a_gap_longer_than_what_is_retained_leaves_only_what_is_after_it() -> None:
-    retained = RetainedBatches(30, 10)
-    retained.add(batch(TICK_MIN, 2, 5))
-    retained.add(batch(2, 100, 990))
-    assert retained.earliest(100) == 2
-    assert retained.rows == 1
-
-
-def test_a_stream_that_ended_is_measured_from_its_newest_tuple() -> None:
-    #  newest 45, so what ended at 20 is not within 25 of it
-    retained = RetainedBatches(25, 10)
-    retained.add(batch(TICK_MIN, 2, 5))
-    retained.add(batch(2, 4, 25))
-    retained.add(batch(4, TICK_END, 45))
-    assert retained.earliest(TICK_END) == 2
-    assert retained.rows == 2
-
-
-def test_an_end_without_a_tuple_lets_nothing_go() -> None:
-    retained = RetainedBatches(30, 10)
-    retained.add(batch(TICK_MIN, 4, 5, 35))
-    retained.add(batch(4, TICK_END))
-    assert retained.rows == 2
-
-
-def test_pieces_cover_the_same_ticks_with_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    retained = RetainedBatches(10_000, 10)
-    for tick in range(20):
-        retained.add(batch(tick, tick + 1, tick * 10, tick * 10 + 1))
-    (whole,) = retained.pieces()
-    monkeypatch.setattr("node.core.retained.PIECE_BYTES", 200)
-    pieces = retained.pieces()
-    assert 1 < len(pieces) < 20
-    for one, next_one in pairwise(pieces):
-        assert one.span.end == next_one.span.first
-    assert (pieces[0].span.first, pieces[-1].span.end) == (whole.span.first, whole.span.end) == (0, 20)
-    assert [ts for one in pieces for ts in one.ts.tolist()] == whole.ts.tolist()
-    assert [n for one in pieces for n in one.rows.column("n").to_pylist()] == whole.rows.column("n").to_pylist()
 
 
 # -- a query over the past --------------------------------------------------------------------
@@ -111,7 +39,7 @@ def played(window: Window, retain_ms: tuple[int, int], algorithm: Algorithm, sin
 
 
 def first_tick(cluster: Cluster, query_id: str = "q1") -> int:
-    return next(site.runs[query_id]._first_tick for site in cluster.sites.values() if query_id in site.runs)
+    return next(site.runs[query_id].first_tick for site in cluster.sites.values() if query_id in site.runs)
 
 
 @EVERY
@@ -213,7 +141,6 @@ def test_a_unit_finer_than_milliseconds_is_retained_as_long() -> None:
         cluster.settle()
     streams = [*cluster.sites["ash"].streams.values(), *cluster.sites["bow"].streams.values()]
     assert [stream.earliest for stream in streams] == [6, 6]
-    assert [stream.retained.rows for stream in streams] == [3, 3]
 
 
 def test_the_past_does_not_count_as_what_waits_for_the_start() -> None:
@@ -253,4 +180,4 @@ def test_a_query_that_is_refused_gives_the_past_back() -> None:
     cluster.settle()
     assert cluster.state is QueryState.FAILED
     assert "q1" not in cluster.sites["ash"].runs
-    assert cluster.sites["ash"].streams["l"].retained.rows > 0
+    assert cluster.sites["ash"].streams["l"].logged_rows > 0

@@ -428,8 +428,8 @@ def test_a_copy_whose_query_was_dropped_before_its_owner_heard_of_it_serves_anot
 
 
 @WITH_COPY
-def test_a_copy_that_is_closed_while_another_query_is_prepared_is_opened_again(algorithm: Algorithm) -> None:
-    #  q2 is prepared at the owner, where it claims the copy, when its holder closes that for q1, and opens a new one
+def test_a_copy_is_held_for_a_query_that_is_prepared_when_its_last_user_goes(algorithm: Algorithm) -> None:
+    #  q2 is prepared, and may turn out to use the copies, when q1 is dropped
     cluster = Cluster()
     issue(cluster, "cam", "q1", algorithm, TIME_WINDOW)
     cluster.settle()
@@ -439,12 +439,30 @@ def test_a_copy_that_is_closed_while_another_query_is_prepared_is_opened_again(a
     cluster.deliver("cam", "bow")
     cluster.give("cam", DropRequested("q1"))
     cluster.settle()
-    assert len(cluster.sent(CloseCopy)) == 2
-    assert len(cluster.sent(OpenCopy)) == 4
+    assert cluster.sent(CloseCopy) == []
+    assert len(cluster.sent(OpenCopy)) == 2
     feed(cluster, 40, 100, seed=2)
     finish(cluster, 100)
     check(cluster, "q2", TIME_WINDOW)
     assert cluster.results("q2")
+    assert cluster.blamed == []
+    assert cluster.leftovers() == []
+
+
+@WITH_COPY
+def test_a_copy_that_was_held_only_for_a_prepared_query_is_closed_when_that_is_dropped(algorithm: Algorithm) -> None:
+    cluster = Cluster()
+    issue(cluster, "cam", "q1", algorithm, TIME_WINDOW)
+    cluster.settle()
+    feed(cluster, 0, 40)
+    issue(cluster, "bow", "q2", algorithm, TIME_WINDOW)
+    cluster.deliver("bow", "ash")
+    cluster.give("cam", DropRequested("q1"))
+    _deliver_but(cluster, ("ash", "bow"))
+    assert not cluster.sites["bow"].runs["q2"].started
+    cluster.give("bow", DropRequested("q2"))
+    cluster.settle()
+    assert len(cluster.sent(CloseCopy)) == 2
     assert cluster.blamed == []
     assert cluster.leftovers() == []
 

@@ -11,7 +11,7 @@ from node.core.engine import TS
 from node.core.messages import Sync
 from node.core.rows import decode_rows, encode_rows
 from node.core.status import CopyStatus
-from node.core.ticks import Span, tick_start
+from node.core.ticks import TICK_END, Span, tick_start
 from node.core.view import SealedRows
 from node.core.work import Work
 from planner.copies import RunningCopy
@@ -48,7 +48,7 @@ class FullHolder(HeldCopy):
 
     def on_sync(self, message: Sync) -> SealedRows:
         """The next batch."""
-        if message.born or message.dead or message.times or message.frontier <= self.frontier:
+        if message.born or message.dead or message.times or not self.frontier < message.frontier <= TICK_END:
             raise self.refuse(f"a batch with tuples alone, beyond tick {self.frontier}")
         span = Span(self.frontier, message.frontier)
         rows = decode_rows(message.rows, self._schema)

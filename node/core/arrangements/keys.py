@@ -157,7 +157,7 @@ class KeysHolder(HeldCopy):
 
 def check_progress(held: HeldCopy, message: Sync) -> None:
     """A sync never goes back."""
-    if message.frontier < held.frontier or message.before < held.kept_from:
+    if not held.frontier <= message.frontier <= TICK_END or message.before < held.kept_from:
         raise held.refuse(f"a sync from {held.frontier} on that keeps at most what is after {held.kept_from}")
 
 

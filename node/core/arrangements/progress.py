@@ -9,7 +9,7 @@ import heapq
 
 from node.core.errors import PeerProtocolError
 from node.core.queries.waiting import Waiting
-from node.core.ticks import tick_start
+from node.core.ticks import TICK_END, tick_start
 
 
 class Progress:
@@ -27,7 +27,7 @@ class Progress:
 
         Raises PeerProtocolError unless they follow those it had.
         """
-        if first != self.frontier or end < first:
+        if first != self.frontier or not first <= end <= TICK_END:
             raise PeerProtocolError(f"{self.name} requires ticks from {self.frontier} on; got {first} to {end}")
         self.frontier = end
 

@@ -117,7 +117,7 @@ class Step:
                 self.owner = MixedOwner("ash", 1, spec, SCHEMA, TAU, 0)
                 self.copy = MixedHolder(work, 1, spec, SCHEMA, TAU, 0)
         self.owner.leases.append(self.lease)  # type: ignore[union-attr]
-        self.copy.lease(self._copy_lease())  # type: ignore[union-attr, arg-type]
+        self.copy.lease(self._copy_lease())  # type: ignore[union-attr]
 
     def _copy_lease(self) -> Any:
         return self.lease if self.copy is None else lease("q1", self.lease.reach, first_tick=0, done=0)
@@ -173,7 +173,7 @@ class Step:
             sought = self.owner.find(message)
             rows = None
             if sought is not None:
-                (rows,) = self.bow.work.engine.run([sought.find_in("r")])  # type: ignore[assignment]
+                (rows,) = self.bow.work.engine.run([sought.find_in("r")])
             self.bow.sent.append(("ash", self.owner.found(rows)))
         else:
             assert self.destination is not None

@@ -18,7 +18,7 @@ from node.core.errors import LocalProtocolError, PeerProtocolError
 from node.core.gate import DeltaGate
 from node.core.ints import decode_ints, encode_ints
 from node.core.messages import AskMatches, Carry, Fetch, KeyAnswer, TupleAnswer
-from node.core.queries.waiting import Stage
+from node.core.queries.waiting import Stage, Walk
 from node.core.rows import decode_rows, encode_rows
 from node.core.ticks import Span
 from planner.algorithms import Algorithm
@@ -71,7 +71,7 @@ def test_every_walk_gets_exactly_its_rows_in_whatever_order_things_happen(
     algorithm: Algorithm, events: list[tuple[str, Any]], window: str, where: str
 ) -> None:
     step = Step(algorithm, window, where)
-    walks = {}
+    walks: dict[int, Walk] = {}
     syncs: list[Any] = []
     for name, what in events:
         if name == "batch":
@@ -178,14 +178,14 @@ def test_a_half_refuses_what_it_has_nothing_to_do_with() -> None:
     step = Step(Algorithm.SP_S)
     plain = Half(HalfSite(step.ash, None, None), step.step, True)
     walk = waiting()
-    for act in (
-        lambda: plain.arrive(walk.walk),
-        lambda: plain.opened(walk),
-        lambda: plain.answered(walk, walk.walk.rows),
-        lambda: plain.fetched(walk),
-    ):
-        with pytest.raises(LocalProtocolError):
-            act()
+    with pytest.raises(LocalProtocolError, match="is given no walks"):
+        plain.arrive(walk.walk)
+    with pytest.raises(LocalProtocolError, match="lets no walk wait at a gate"):
+        plain.opened(walk)
+    with pytest.raises(LocalProtocolError, match="asks the engine nothing"):
+        plain.answered(walk, walk.walk.rows)
+    with pytest.raises(LocalProtocolError, match="fetches nothing"):
+        plain.fetched(walk)
     assert plain.waiting == []
     for half in (plain, Step(Algorithm.SM_D1).source):
         with pytest.raises(PeerProtocolError, match="requires a step that is done here; got KeyAnswer for 'a' step 0"):

@@ -30,7 +30,7 @@ def test_ticks_must_follow_one_another() -> None:
     state = progress(TICK_MIN)
     state.seal(TICK_MIN, 4)
     state.seal(4, 5)
-    for first, end in ((4, 5), (6, 7), (TICK_MIN, 5), (3, 6), (5, 4)):
+    for first, end in ((4, 5), (6, 7), (TICK_MIN, 5), (3, 6), (5, 4), (5, TICK_END + 1)):
         with pytest.raises(PeerProtocolError, match=f"w requires ticks from 5 on; got {first} to {end}"):
             state.seal(first, end)
     assert state.frontier == 5

@@ -480,6 +480,7 @@ def tuples(*rows: tuple[int | None, int | None, int]) -> bytes:
 Change = dict[str, Any]
 WRONG_SYNCS: dict[str, Callable[[HeldCopy], Change]] = {
     "a frontier that goes back": lambda copy: {"frontier": 0},
+    "a frontier beyond the end": lambda copy: {"frontier": TICK_END + 1},
     "a bound that goes back": lambda copy: {"before": copy.kept_from - 1},
     "a key that is there": lambda copy: {"born": keys(7, 2)},
     "a key twice": lambda copy: {"born": keys(7, 7)},
@@ -559,7 +560,14 @@ def test_times_that_are_not_those_of_the_new_ticks_are_refused(kind: CopyKind, t
 
 @pytest.mark.parametrize(
     "change",
-    [{"born": b"\x01"}, {"dead": b"\x01"}, {"rows": b"\x01"}, {"frontier": 0}, {"times": b"\xff\xff"}],
+    [
+        {"born": b"\x01"},
+        {"dead": b"\x01"},
+        {"rows": b"\x01"},
+        {"frontier": 0},
+        {"frontier": 2**63 - 1},
+        {"times": b"\xff\xff"},
+    ],
     ids=", ".join,
 )
 def test_a_wrong_sync_of_shipped_tuples_is_refused(change: Change) -> None:
@@ -585,6 +593,7 @@ def test_a_wrong_sync_of_shipped_tuples_is_refused(change: Change) -> None:
         {"rows": b"junk"},
         {"frontier": 2},
         {"frontier": 1},
+        {"frontier": TICK_END + 1},
         {"rows": tuples((None, 1, 1))},
         {"rows": tuples((19, 1, 1))},
         {"rows": tuples((30, 1, 1))},

@@ -1,0 +1,1 @@
+"""The bugs, by the part of the system that they are in."""

@@ -1,0 +1,76 @@
+"""Bugs in copies: full ones, W', V and M, their leases, claims and forgetting."""
+
+from __future__ import annotations
+
+from tests.mutants.edits import (
+    argument,
+    assigned,
+    begin,
+    condition,
+    drop,
+    last,
+    returned,
+    swap,
+    value,
+)
+from tests.mutants.mutant import bug
+
+#: By the first part of a function's name: the files of tests/unit in which a test should notice it.
+TESTS = {
+    "holding": "arrangements/test_holding arrangements/test_copies",
+    "HeldCopies": "arrangements/test_holding arrangements/test_copies",
+    "Claim": "arrangements/test_owning arrangements/test_copies",
+    "OwnedCopies": "arrangements/test_owning arrangements/test_copies",
+    "": "arrangements/test_syncs arrangements/test_copies",
+}
+MEMORY = "only memory grows"
+BYTES = "only bytes are wasted"
+
+MUTANTS = (
+    # -- what is needed of a copy
+    bug("a copy forgets under a frozen lease", "needed_number", condition("frozen", "not leases")),
+    bug("a copy is kept for the shortest window", "needed_number", value("min()", "max(found)")),
+    # -- W'
+    bug("every match is shipped again", "ReducedOwner.unsent", assigned("fresh", "~(self._sent.get(places) & False)")),
+    bug("the bits of tuples are those of their neighbours", "ReducedOwner.unsent", assigned("places", "_ + 1")),
+    bug("bits are never dropped", "ReducedOwner.forget_before", begin("return"), MEMORY),
+    bug("W' does not say what it forgot", "ReducedHolder.settle", drop("kept_from")),
+    bug("a lease before what W' keeps uses it", "ReducedHolder.reaches_back_to", begin("return True")),
+    # -- V and what M has of it
+    bug("a key dies with its first tuple", "KeyCounts.forget_before", swap("==", ">=")),
+    bug("deaths after the end of a stream are not sent", "KeysOwner.settle", begin("return"), MEMORY),
+    # -- M
+    bug("new tuples of full keys are not sent", "MixedOwner.take", assigned("full", "_[:0]", at=1)),
+    bug("a key in a new life is still full at the owner", "MixedOwner._send", drop("clear")),
+    bug("a fetch that crossed a sync is taken as it is", "MixedOwner._meant", value("&", "_0")),
+    bug("an answer that crossed a sync is taken as it is", "MixedHolder.on_fetched", value("&", "_0")),
+    bug(
+        "nobody waits for another's fetch",
+        "MixedHolder.fetch",
+        value("max()", "self._fetch_count if len(unasked) else 0"),
+    ),
+    bug("M keeps what its window forgot", "MixedHolder.on_sync", condition("before", "False"), MEMORY),
+    bug("what is forgotten is fetched", "MixedOwner.found", assigned("live", "np.arange(len(numbers))")),
+    # -- full copies
+    bug("no heartbeat for empty batches", "FullOwner.take", begin("if not len(sealed): return")),
+    # -- which copy a query uses
+    bug("a full copy that starts walks is shared too late", "holding._is_right", assigned("in_time", "True")),
+    bug("a copy is shared whose owner was past the start", "holding._is_right", condition("prepared_at", "False")),
+    bug("a full copy is shared that forgot what is needed", "holding._is_right", returned("in_time", at=0)),
+    bug("copies under policy delta are shared", "HeldCopies.candidates", condition("_private", "True")),
+    # -- claims
+    bug("no copy is held from Prepare on", "OwnedCopies.claim", drop("append")),
+    bug("claims do not hold new copies", "OwnedCopies.open", drop("append")),
+    bug("a settled claim holds nothing", "OwnedCopies.settle_claim", drop("append")),
+    bug("deaths go beyond what a claim may want", "Claim.may_be", returned("False")),
+    bug("a lost query opens a copy of what is gone", "OwnedCopies.open", assigned("message", "message")),
+    bug("what follows a gap is taken for the next", "OwnedCopies.post", condition("_broken", "False")),
+    # -- all arrangements
+    bug("walks go on before the sync is sent", "Arrangements.on_batch", last("woken")),
+    bug("a log is read for W' before its start is known", "Arrangements._readable", condition("frozen", "False")),
+    bug("a log is read for W' beyond its tables", "Arrangements._readable", value("min()", "TICK_END")),
+    bug("a question holds nothing", "Arrangements.on_fetch", drop("hold")),
+    bug("no fetchable tuple is kept", "Arrangements.settle", drop("floor")),
+    bug("the log is trimmed below claims", "Arrangements._pinned_ts", drop("append")),
+    bug("bits are forgotten for tuples that are kept", "Arrangements._forget", argument("forget_before", 0, "_ + 1")),
+)

@@ -1,0 +1,95 @@
+"""Bugs in queries: how they are prepared, started, walked and ended, at home and elsewhere."""
+
+from __future__ import annotations
+
+from tests.mutants.edits import (
+    assigned,
+    begin,
+    condition,
+    constant,
+    drop,
+    instead,
+    returned,
+    swap,
+    then,
+    value,
+    without,
+)
+from tests.mutants.mutant import bug
+
+#: By the first part of a function's name: the files of tests/unit in which a test should notice it.
+TESTS = {
+    "QueryLeases": "test_installing test_sharing",
+    "shape": "queries/test_shape",
+    "_head_steps": "queries/test_shape",
+    "HeadLedger": "test_sink",
+    "Sink": "test_sink",
+    "Endings": "test_held",
+    "Held": "test_held",
+    "Work": "test_forgetting test_site",
+    "": "test_installing test_site test_forgetting",
+}
+MEMORY = "only memory grows"
+
+MUTANTS = (
+    # -- leases
+    bug("no freeze between Prepare and Start", "Lease.frozen", returned("False")),
+    bug("copies are not held from Prepare on", "QueryLeases.prepare", drop("_hold_candidates")),
+    bug("a query that begins in the past has the live table", "QueryLeases.start", condition("tick", "False")),
+    bug("delta lets tuples go after one delta", "QueryLeases._begin", constant(2, 1)),
+    bug(
+        "a stream under two names has one lease",
+        "QueryLeases._lease_of",
+        assigned("wanted", "(step.hop.alias, self._held[0][1].keys)"),
+    ),
+    bug("done moves no claim", "QueryLeases.on_done", drop("done", at=1), MEMORY),
+    # -- runs
+    bug("messages before the start are not kept", "QueryRun.on_message", drop("append")),
+    bug("batches before the start are not kept", "QueryRun.on_batch", drop("append")),
+    bug("look-ahead never resumes", "QueryRun.on_done", drop("done", at=0)),
+    bug("done may fall", "QueryRun.on_done", condition("tick", "False")),
+    # -- walks
+    bug("empty walks are told only beside others", "Walks.tell_endings", without("due")),
+    bug("rows with a null key go on", "_matchable", returned("walk")),
+    # -- shapes
+    bug("ties on the wrong side", "_head_steps", swap("<", ">")),
+    bug(
+        "heads share copies at other sites",
+        "shape.needs",
+        assigned("same", "(step.copy, step.hop.alias) == (need.kind, need.alias)"),
+    ),
+    # -- the participant
+    bug(
+        "answers of ended walks are taken",
+        "Participant._run_of",
+        without("generation"),
+        "there is one generation of a query in this release",
+    ),
+    bug(
+        "answers' tuples are dropped with an old walk",
+        "Participant.on_step",
+        begin("if self._find(message) is None: return"),
+    ),
+    bug("a failed query is not reported", "Participant.fail", drop("send")),
+    bug("queries of a lost home go on", "Participant.peer_lost", drop("close")),
+    # -- home and issuer
+    bug("start at the earliest frontier", "HomeQuery.prepared", value("max()", "_0")),
+    bug("start when the first site is ready", "HomeQuery.prepared", condition("_waiting", "False", at=1)),
+    bug("start names no frontiers", "HomeQuery.prepared", drop("_frontiers")),
+    bug(
+        "done when taken, not when stored",
+        "Issuer.store",
+        then("do", "self._stored(home, RowsStored(query_id, walk.head, walk.span))", at=1),
+    ),
+    bug("done is told only beside others", "Issuer.tell_done", without("due", at=1)),
+    # -- the sink
+    bug(
+        "done is the newest, not the contiguous",
+        "HeadLedger.stored",
+        instead("_stored", "self.done = max(self.done, span.end)", at=0),
+    ),
+    bug("complete when one head is", "Sink.complete", value("all()", "any(_0)")),
+    # -- news that is held
+    bug("held news never comes by the clock", "Held.due", without("waited_us", at=1)),
+    # -- the engine's questions
+)

@@ -1,0 +1,60 @@
+"""Bugs in the tables of streams: what is kept, what rows see, who waits."""
+
+from __future__ import annotations
+
+from tests.mutants.edits import argument, assigned, begin, condition, drop, returned, swap, then, value, without
+from tests.mutants.mutant import bug
+
+#: By the first part of a function's name: the files of tests/unit in which a test should notice it.
+TESTS = {
+    "RowTable": "arrangements/test_table",
+    "Ordinals": "arrangements/test_ordinals",
+    "Passing": "arrangements/test_ordinals arrangements/test_table",
+    "Progress": "arrangements/test_progress",
+    "Reach": "arrangements/test_reach",
+    "_divided_up": "arrangements/test_reach",
+    "Lease": "arrangements/test_lease test_delta",
+    "done_with": "arrangements/test_lease",
+    "LogReaders": "arrangements/test_feeds test_stream_log",
+    "": "arrangements/test_feeds arrangements/test_table test_stream_log",
+}
+MEMORY = "only memory grows; what a run may keep is bounded by the limits on look-ahead"
+
+MUTANTS = (
+    # -- RowTable
+    bug("a table forgets under a frozen lease", "RowTable.settle", condition("frozen", "False")),
+    bug("a table forgets one row too many", "RowTable.settle", assigned("before", "_ + 1")),
+    bug("leases with count windows are forgotten", "RowTable._needed_from", condition("passed", "False")),
+    bug("a table forgets what copies may be asked for", "RowTable._needed_from", condition("floor", "False")),
+    bug("a table forgets what a question may find", "RowTable._needed_from", returned("min(found)")),
+    bug("an index closes with its first lease", "RowTable._drop_index", condition("_indexes", "False", at=0)),
+    bug("a table that begins in the past knows no numbers", "RowTable.take", drop("begin_at")),
+    bug("a count window counts what its filter drops", "RowTable._counted_by", returned("None")),
+    bug("rows see what was before their query's first tick", "RowTable.bounds", value("maximum()", "_0", at=0)),
+    bug("the log forgets under a frozen lease", "RowTable.pinned_ts", condition("frozen", "False")),
+    bug("the log forgets what is not done", "RowTable.pinned_ts", drop("append", at=0)),
+    # -- Ordinals
+    bug("forgotten times are said to be known", "Ordinals.forget_before", drop("known_from")),
+    bug("what passed is forgotten one too early", "Passing.forget_before", argument("pop", 0, "_ + 1")),
+    # -- Progress
+    bug("only the first that waits is released", "Progress.release", then("append", "break")),
+    bug("all that wait are released", "Progress.release", condition("_waiting", "self._waiting")),
+    bug("released one time unit early", "Progress.release", swap("<", "<=")),
+    # -- Reach and Lease
+    bug("coarser times are rounded down", "_divided_up", assigned("rounded", "values // divisor")),
+    bug("a window is forgotten one time unit early", "Reach.before", value("//", "_ - 1")),
+    bug("delta forgets a tick early", "Lease.passed_ts", value("-", "_0 + progress.tau", at=1)),
+    bug("a stream is forgotten by its own head", "done_with", swap("!=", "==")),
+    # -- LocalTables
+    bug("a table that reads the log counts as live", "LocalTables.live", without("behind")),
+    bug("a batch is not cut to what a table wants", "LocalTables.take", assigned("part", "sealed")),
+    bug("tuples are looked for where they are forgotten", "LocalTables.with_index", without("kept_from")),
+    bug(
+        "tuples are forgotten that another table has",
+        "LocalTables.lowest_kept",
+        value("min()", "max(_0, default=None)"),
+    ),
+    # -- the log
+    bug("a reader that is told to wait is forgotten", "LogReaders.pause", begin("return")),
+    bug("who waits with reading does not hold the log", "LogReaders.behind", returned("reading")),
+)

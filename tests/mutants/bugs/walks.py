@@ -1,0 +1,52 @@
+"""Bugs in the algorithms' halves, in gates, in views, and in the books of keys."""
+
+from __future__ import annotations
+
+from tests.mutants.edits import argument, assigned, condition, drop, swap, value
+from tests.mutants.mutant import bug
+
+#: By the first part of a function's name: the files of tests/unit in which a test should notice it.
+TESTS = {
+    "SealedRows": "test_view",
+    "View": "test_view",
+    "KeyBook": "test_keybook",
+    "FrontierGate": "test_gate",
+    "Look": "test_gate",
+    "DeltaGate": "test_gate",
+    "": "algorithms/test_halves test_site",
+}
+BYTES = "only bytes are wasted: the join at the stream's site finds nothing for those rows"
+
+MUTANTS = (
+    # -- questions and answers
+    bug(
+        "rows go by the order of keys before they were numbered",
+        "AskingSource.ask",
+        value("argsort()", "np.arange(len(order))"),
+    ),
+    bug("a question holds nothing while the engine looks", "FindingDestination.find", drop("hold")),
+    bug("what delta forgot is found by chance", "FindingDestination.find", drop("low", at=1)),
+    # -- the algorithms
+    bug(
+        "rows without a match are shipped",
+        "sm_d1.Source.opened",
+        assigned("found", "np.arange(walk.rows.num_rows)"),
+        BYTES,
+    ),
+    bug("walks without a match are not ended", "sm_d2.Destination.answered", drop("advance", at=1)),
+    bug(
+        "W' of a count window does not wait for its times",
+        "sm_s1.Destination.on_message",
+        argument("seek", 1, "self.table"),
+    ),
+    bug("tuples are filtered by no one", "Half.condition", assigned("where", "None")),
+    # -- gates
+    bug("probe without waiting", "FrontierGate.enter", condition("is_early", "True")),
+    bug("probe one time unit early", "Look.is_early", swap(">=", ">")),
+    bug("delta does not count what was early", "DeltaGate.due", drop("early")),
+    # -- views
+    bug("filters are not applied", "SealedRows.passing", condition("passed", "True")),
+    # -- books
+    bug("a key is crossed out though it was asked about again", "KeyBook.note", value("oldest[]", "oldest")),
+    bug("a null passes a filter", "holds", value("fill_null()", "_o.fill_null(True)")),
+)
