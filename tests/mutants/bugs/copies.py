@@ -66,7 +66,7 @@ MUTANTS = (
     bug("a lost query opens a copy of what is gone", "OwnedCopies.open", assigned("message", "message")),
     bug("what follows a gap is taken for the next", "OwnedCopies.post", condition("_broken", "False")),
     # -- all arrangements
-    bug("walks go on before the sync is sent", "Arrangements.on_batch", last("woken")),
+    bug("who waited for a table is forgotten", "Arrangements.on_batch", last("woken")),
     bug("a log is read for W' before its start is known", "Arrangements._readable", condition("frozen", "False")),
     bug("a log is read for W' beyond its tables", "Arrangements._readable", value("min()", "TICK_END")),
     bug("a question holds nothing", "Arrangements.on_fetch", drop("hold")),

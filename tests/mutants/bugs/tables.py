@@ -36,6 +36,7 @@ MUTANTS = (
     # -- Ordinals
     bug("forgotten times are said to be known", "Ordinals.forget_before", drop("known_from")),
     bug("what passed is forgotten one too early", "Passing.forget_before", argument("pop", 0, "_ + 1")),
+    bug("too few are not missed", "Passing.lacks", returned("False")),
     # -- Progress
     bug("only the first that waits is released", "Progress.release", then("append", "break")),
     bug("all that wait are released", "Progress.release", condition("_waiting", "self._waiting")),
