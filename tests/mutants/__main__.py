@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.mutants.functions import ROOT
-from tests.mutants.mutants import PARTS, named, files_of
+from tests.mutants.mutants import PARTS, files_of, named
 from tests.mutants.verdict import NO_BUG, Verdict, verdicts
 
 #: Whoever works at the machine meanwhile comes first.

@@ -26,10 +26,10 @@ from tests.mutants.edits import (
 from tests.mutants.errors import UnfitError
 from tests.mutants.functions import ROOT
 from tests.mutants.mutant import Mutant, bug, edited
-from tests.mutants.mutants import MUTANTS, named, files_of
+from tests.mutants.mutants import MUTANTS, files_of, named
 from tests.mutants.verdict import NO_BUG, verdicts
 
-#: Noticed by a unit condition, each in a fraction of a second.
+#: Noticed by a unit test, each in a fraction of a second.
 BY_UNIT_TESTS = {
     "a link acknowledges one too far": ("tests/unit/test_link.py",),
     "complete when one head is": ("tests/unit/test_sink.py",),
