@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tests.mutants.functions import ROOT
-from tests.mutants.mutants import PARTS, named, tests_of
+from tests.mutants.mutants import PARTS, files_of, named
 from tests.mutants.verdict import NO_BUG, Verdict, verdicts
 
 #: Whoever works at the machine meanwhile comes first.
@@ -52,7 +52,7 @@ def run(seeds: int, only: str, workers: int, baseline: bool) -> int:
     chosen = [
         mutant for part, (mutants, _) in PARTS.items() for mutant in mutants if only == part or only in mutant.name
     ]
-    tests = {mutant.name: tests_of(mutant) for mutant in chosen}
+    tests = {mutant.name: files_of(mutant) for mutant in chosen}
     files = tuple(dict.fromkeys(file for of_one in tests.values() for file in of_one))
     if baseline:
         for verdict in verdicts([NO_BUG], {NO_BUG.name: files}, seeds, 1):

@@ -20,7 +20,7 @@ def named(name: str) -> Mutant:
     return next(mutant for mutant in MUTANTS if mutant.name == name)
 
 
-def tests_of(mutant: Mutant) -> tuple[str, ...]:
+def files_of(mutant: Mutant) -> tuple[str, ...]:
     """The files of unit tests in which one should notice it."""
     tests = next(tests for mutants, tests in PARTS.values() if mutant in mutants)
     stem = mutant.changes[0][0].split(".", 1)[0]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
 from node.core.arrangements.ordinals import Passing
-from node.core.events import DropRequested
+from node.core.effects import QueryState
+from node.core.events import DropRequested, QueryIssued
 from node.core.limits import Limits
 from node.core.link import Frame, Identity, Kind, Link
-from node.core.messages import Drop, TupleAnswer
+from node.core.messages import Drop, Message, OpenCopy, TupleAnswer
 from planner.model import Algorithm
-from tests.unit.sites import Cluster
+from planner.plans import forced_plan
+from planner.sql import parse_query
+from tests.unit.sites import QUERY, TAU_MS, Cluster
 
 # -- links ------------------------------------------------------------------------------------
 
@@ -78,3 +83,62 @@ def test_tuples_that_come_for_a_dropped_query_are_there_for_the_others() -> None
     cluster.settle()
     assert cluster.results("q1") == []
     assert cluster.results("q2") == [(0, 0)]
+
+
+# -- logs -------------------------------------------------------------------------------------
+
+
+def test_a_log_keeps_what_a_query_may_begin_with_until_it_starts() -> None:
+    #  q2 is prepared at bow, which promised what it retains; home hears of that when bow would retain less
+    cluster = Cluster(retain_ms=(40, 40))
+    cluster.issue("ash", Algorithm.SP_D, "q1")
+    cluster.settle()
+    for ts in range(0, 100, 10):
+        for stream in ("l", "r"):
+            cluster.arrive(stream, ts, watermark=ts + 10)
+            cluster.settle()
+    cluster.issue("cam", Algorithm.SP_D, "q2")
+    for site in ("ash", "bow"):
+        cluster.deliver("cam", site)
+    promised = cluster.sites["bow"].streams["r"].earliest
+    held, cluster.mail["bow", "cam"] = cluster.mail["bow", "cam"], deque()
+    for ts in range(100, 200, 10):
+        for stream in ("l", "r"):
+            cluster.arrive(stream, ts, watermark=ts + 10)
+            cluster.settle()
+    assert cluster.sites["bow"].streams["r"].earliest > promised
+    cluster.mail["bow", "cam"] = held
+    cluster.settle()
+    for stream in ("l", "r"):
+        cluster.arrive(stream, 200, ended=True)
+        cluster.settle()
+    assert ("q2", QueryState.COMPLETED, "") in cluster.states
+    assert cluster.results("q2") == cluster.oracle(promised * TAU_MS)
+
+
+def test_a_log_keeps_what_a_copy_begins_with_until_its_holder_has_opened_it() -> None:
+    #  ash -- OpenCopy --> bow  is late: meanwhile the walks of r, which go to ash, are done
+    cluster = Cluster()
+    query = parse_query(QUERY, cluster.sites["cam"].catalogue)
+    plan = forced_plan(query, "cam", {"a": Algorithm.SP_S, "b": Algorithm.SP_D})
+    cluster.give("cam", QueryIssued("q1", plan))
+    late: deque[Message] = deque()
+    for ts in range(-10, 100, 10):
+        for stream in ("l", "r"):
+            if ts >= 0:
+                cluster.arrive(stream, ts, watermark=ts + 10)
+            while pair := next((pair for pair, mail in cluster.mail.items() if mail), None):
+                if pair == ("ash", "bow"):
+                    late.append(cluster.mail[pair].popleft())
+                else:
+                    cluster.deliver(*pair)
+                while any(cluster.answers.values()):
+                    cluster.answer(next(site for site, answers in cluster.answers.items() if answers))
+    assert isinstance(late[0], OpenCopy)
+    cluster.mail["ash", "bow"] = late
+    cluster.settle()
+    for stream in ("l", "r"):
+        cluster.arrive(stream, 100, ended=True)
+        cluster.settle()
+    assert cluster.state is QueryState.COMPLETED, cluster.reason
+    assert cluster.results() == cluster.oracle()

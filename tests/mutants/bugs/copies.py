@@ -66,10 +66,15 @@ MUTANTS = (
     bug("a lost query opens a copy of what is gone", "OwnedCopies.open", assigned("message", "message")),
     bug("what follows a gap is taken for the next", "OwnedCopies.post", condition("_broken", "False")),
     # -- all arrangements
-    bug("walks go on before the sync is sent", "Arrangements.on_batch", last("woken")),
+    bug("who waited for a table is forgotten", "Arrangements.on_batch", last("woken")),
     bug("a log is read for W' before its start is known", "Arrangements._readable", condition("frozen", "False")),
     bug("a log is read for W' beyond its tables", "Arrangements._readable", value("min()", "TICK_END")),
-    bug("a question holds nothing", "Arrangements.on_fetch", drop("hold")),
+    bug(
+        "a fetch holds nothing while the engine looks",
+        "Arrangements.on_fetch",
+        drop("hold"),
+        "equivalent: an engine works in order, and the copy itself knows the positions of what is found",
+    ),
     bug("no fetchable tuple is kept", "Arrangements.settle", drop("floor")),
     bug("the log is trimmed below claims", "Arrangements._pinned_ts", drop("append")),
     bug("bits are forgotten for tuples that are kept", "Arrangements._forget", argument("forget_before", 0, "_ + 1")),

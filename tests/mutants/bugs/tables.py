@@ -31,11 +31,17 @@ MUTANTS = (
     bug("a table that begins in the past knows no numbers", "RowTable.take", drop("begin_at")),
     bug("a count window counts what its filter drops", "RowTable._counted_by", returned("None")),
     bug("rows see what was before their query's first tick", "RowTable.bounds", value("maximum()", "_0", at=0)),
-    bug("the log forgets under a frozen lease", "RowTable.pinned_ts", condition("frozen", "False")),
+    bug(
+        "the log forgets under a frozen lease",
+        "RowTable.pinned_ts",
+        condition("frozen", "False"),
+        "equivalent: until it starts a lease is done with nothing, so it pins the lowest tick",
+    ),
     bug("the log forgets what is not done", "RowTable.pinned_ts", drop("append", at=0)),
     # -- Ordinals
     bug("forgotten times are said to be known", "Ordinals.forget_before", drop("known_from")),
     bug("what passed is forgotten one too early", "Passing.forget_before", argument("pop", 0, "_ + 1")),
+    bug("too few are not missed", "Passing.lacks", returned("False")),
     # -- Progress
     bug("only the first that waits is released", "Progress.release", then("append", "break")),
     bug("all that wait are released", "Progress.release", condition("_waiting", "self._waiting")),
