@@ -205,19 +205,24 @@ class Arrangements:
         if not isinstance(copy, MixedOwner):
             raise PeerProtocolError(f"a fetch requires a mixed copy; got {message.copy} of {peer}")
         find = copy.find(message)
+        fetch = copy.begin_fetch()
         table = None if find is None else self.local.with_index(copy.spec.stream, copy.spec.keys, find.low)
         if find is None or table is None:
             # Nobody here leases what is older than now, so those who come later see nothing of it.
-            self.owned.post(copy, copy.found(None))
+            self._answer_fetch(copy, fetch, None)
             return
-        op_id = self._work.ask(find.find_in(table.name), FetchAnswer(peer, message.copy))
+        op_id = self._work.ask(find.find_in(table.name), FetchAnswer(peer, message.copy, fetch))
         table.hold(op_id, find.low)
 
     def on_found(self, asker: FetchAnswer, rows: pa.RecordBatch) -> None:
         """The engine found what a holder of M fetches."""
         copy = self.owned.get(asker.peer, asker.copy)
         if isinstance(copy, MixedOwner):
-            self.owned.post(copy, copy.found(rows))
+            self._answer_fetch(copy, asker.fetch, rows)
+
+    def _answer_fetch(self, copy: MixedOwner, fetch: int, rows: pa.RecordBatch | None) -> None:
+        for answer in copy.answered(fetch, copy.found(rows)):
+            self.owned.post(copy, answer)
 
     # -- copies held here ---------------------------------------------------------------------
 
