@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -39,7 +39,11 @@ Leased = RowTable | HeldCopy
 
 
 class LogGapError(QueryFailedError):
-    """A stream's log does not have what somebody still needs."""
+    """A stream's log does not have what these queries still need."""
+
+    def __init__(self, text: str, queries: Iterable[str]) -> None:
+        super().__init__(text)
+        self.queries = tuple(dict.fromkeys(queries))
 
 
 @dataclass(slots=True)
@@ -129,7 +133,7 @@ class Arrangements:
         for batch in batches:
             sealed = stream.rows_of(batch, now_us)
             if not sealed.span.first <= feed.frontier < sealed.span.end:
-                raise LogGapError(f"stream {name} requires tick {feed.frontier} in its log; got {sealed.span}")
+                raise self._gap(name, feed, f"got {sealed.span}")
             if isinstance(feed, RowTable):
                 part = sealed.after(feed.frontier, stream.tau)
                 feed.take(part)
@@ -141,13 +145,19 @@ class Arrangements:
                     break
                 fed.woken += self.owned.feed(feed, sealed)  # type: ignore[arg-type]
         if not batches and feed.frontier < stream.fed:
-            raise LogGapError(f"stream {name} requires tick {feed.frontier} in its log; it is not there any more")
+            raise self._gap(name, feed, "it is not there any more")
         if feed.frontier < stream.fed:
             if self._has_enough(name, feed, full):
                 self.readers.pause(name, feed)
             else:
                 self.readers.begin(name, feed)
         return fed
+
+    @staticmethod
+    def _gap(stream: str, feed: Feed, got: str) -> LogGapError:
+        assert isinstance(feed, RowTable | OwnedCopy)
+        users = [lease.query_id for lease in feed.leases]
+        return LogGapError(f"stream {stream} requires tick {feed.frontier} in its log; {got}", users)
 
     def read_on(self, full: IsFull) -> None:
         """Go on reading for those who are behind and can take more."""
