@@ -128,6 +128,7 @@ class Stack:
         self.tau_ms = tau_ms
         self.limits = limits
         self.links = {peer: Link(me, peer, limits) for peer in sorted(peers)}
+        self.site.watch_links(lambda peer: self.links[peer].backlog_bytes)
         self.bandwidths = {peer: BandwidthMeter() for peer in self.links}
         # A query asks before it runs, under another name.
         self.traffic = Traffic(2 * limits.ended_queries_max)

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+import pyarrow as pa
+
 from planner.algorithms import CopyKind
 from planner.implication import implies, same
 from planner.model import Call, ColumnRef, Expr, JoinQuery, Literal, RowsWindow, columns_of
@@ -16,6 +18,10 @@ from planner.selectivity import selectivity
 
 #: A copy of keys that lets pass more than so many times the rows it has to is of no use: an own one is made.
 LOOSENESS_MAX = 4.0
+
+
+#: A value of no fixed size, as a guess.
+_TEXT_BYTES = 16.0
 
 
 class CopyAxis(StrEnum):
@@ -91,6 +97,19 @@ def looseness(copy: RunningCopy, needed: RunningCopy) -> float:
         return 1.0
     shares = [1.0 if each is None else selectivity(each) for each in (copy.filter, needed.filter)]
     return max(1.0, shares[0] / max(1e-9, shares[1]))
+
+
+def weight(copy: RunningCopy, schema: pa.Schema) -> float:
+    """What a copy sends for a tuple of its stream, in bytes; a guess, to compare copies of one stream with."""
+    sizes = [_bytes_of(schema.field(name).type) for name in copy.columns]
+    return sum(sizes) * (1.0 if copy.filter is None else selectivity(copy.filter))
+
+
+def _bytes_of(kind: pa.DataType) -> float:
+    try:
+        return float(kind.bit_width) / 8
+    except ValueError:
+        return _TEXT_BYTES
 
 
 def _columns(expr: Expr | None) -> list[str]:

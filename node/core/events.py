@@ -53,6 +53,14 @@ class LogRead:
 
 
 @dataclass(frozen=True, slots=True)
+class LogUnread:
+    """Answers ReadLog too: what was asked for cannot be read."""
+
+    reader: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogFailed:
     """The log of a stream cannot go on: of what was asked of it and not answered, nothing is certain."""
 
@@ -170,6 +178,7 @@ Event = (
     | BatchLogged
     | LogRead
     | LogFailed
+    | LogUnread
     | SourceFailed
     | ProbeFinished
     | EngineFailed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from node.core.effects import Effect, IgnoreReason, NoteIgnored, Send
 from node.core.limits import Limits
@@ -17,6 +17,8 @@ class Outbox:
     def __init__(self, site: str) -> None:
         self.site = site
         self.now_us = 0
+        #: How many bytes wait for the link with a site.
+        self.backlog_bytes: Callable[[str], int] = lambda _: 0
         self._effects: list[Effect] = []
         self._here: deque[Message] = deque()
 

@@ -7,11 +7,11 @@ streams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 from node.core.arrangements.arrangements import Arrangements
-from node.core.effects import AppendBatch, BlamePeer, Effect, QueryState, ReadSource, SetAside
+from node.core.effects import AppendBatch, BlamePeer, Effect, IgnoreReason, QueryState, ReadSource, SetAside
 from node.core.errors import PeerProtocolError
 from node.core.events import (
     BatchLogged,
@@ -22,6 +22,7 @@ from node.core.events import (
     LinkMeasured,
     LogFailed,
     LogRead,
+    LogUnread,
     MessageReceived,
     PeerGreeted,
     PeerStateLost,
@@ -90,6 +91,10 @@ class Site:
         self.runs = self._participant.runs
         self.asking = self._work.asking
 
+    def watch_links(self, backlog_bytes: Callable[[str], int]) -> None:
+        """Tell how many bytes wait for the link with a site: what can wait is not added to many."""
+        self._outbox.backlog_bytes = backlog_bytes
+
     @property
     def catalogue(self) -> Mapping[str, StreamInfo]:
         """Every stream this site knows of, by name."""
@@ -149,6 +154,8 @@ class Site:
                     self._participant.on_batch(sealed)
             case LogRead():
                 self._participant.on_log_read(event)
+            case LogUnread():
+                self._participant.on_log_unread(event)
             case ProbeFinished():
                 self._participant.on_answer(event)
             case MessageReceived():
@@ -227,6 +234,13 @@ class Site:
             for query_id in self._concerned(peer, message):
                 self._participant.fail(query_id, f"site {peer} broke the protocol: {error}")
 
+    def _end_for(self, peer: str, message: Refused | Failed, reason: str) -> None:
+        """A site that takes part in a query issued here cannot go on with it."""
+        if self._participant.takes_part(peer, message.query_id):
+            self._issuer.end(message.query_id, QueryState.FAILED, reason)
+        else:
+            self._outbox.ignore(IgnoreReason.UNKNOWN_QUERY, message)
+
     def _concerned(self, peer: str, message: Message) -> tuple[str, ...]:
         if isinstance(message, Sync | Fetched | TupleAnswer):
             held = self.arrangements.held.get(message.copy)
@@ -235,7 +249,9 @@ class Site:
         if isinstance(message, Fetch | CloseCopy):
             owned = self.arrangements.owned.get(peer, message.copy)
             return () if owned is None else tuple(owned.users)
-        return () if isinstance(message, Sync | Fetched) else (message.query_id,)
+        if isinstance(message, Sync | Fetched) or not self._participant.takes_part(peer, message.query_id):
+            return ()
+        return (message.query_id,)
 
     def _on_message(self, peer: str, message: Message) -> None:  # noqa: C901, PLR0912 - a flat table reads best
         match message:
@@ -245,22 +261,22 @@ class Site:
                 self._issuer.on_prepared(peer, message)
             case Refused():
                 if not self._planning.on_refused(peer, message):
-                    self._issuer.end(message.query_id, QueryState.FAILED, f"site {peer} refused: {message.reason}")
+                    self._end_for(peer, message, f"site {peer} refused: {message.reason}")
             case AskProfile():
                 self._planning.on_ask(peer, message)
             case Profiles():
                 self._planning.on_profiles(peer, message)
             case Failed():
-                self._issuer.end(message.query_id, QueryState.FAILED, message.reason)
+                self._end_for(peer, message, message.reason)
             case Drop():
-                self._participant.close(message.query_id)
+                self._participant.drop(peer, message)
             case Start():
-                for sender, early in self._participant.start(message):
+                for sender, early in self._participant.start(peer, message):
                     self._on_peer_message(sender, early)
             case Done():
-                self._participant.on_done(message)
+                self._participant.on_done(peer, message)
             case Rows():
-                self._participant.on_rows(message)
+                self._participant.on_rows(peer, message)
             case Carry() | AskMatches() | KeyAnswer() | TupleAnswer():
                 self._participant.on_step(peer, message)
             case Sync():

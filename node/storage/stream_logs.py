@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from node.core.effects import AppendBatch, ReadLog, TrimLog
-from node.core.events import BatchLogged, Event, LogFailed, LogRead
+from node.core.events import BatchLogged, Event, LogFailed, LogRead, LogUnread
 from node.storage.errors import StorageError
 from node.storage.stream_log import StreamLog
 
@@ -48,15 +48,27 @@ class StreamLogs:
         """
         events = self._append([effect for effect in effects if isinstance(effect, AppendBatch)])
         for effect in effects:
-            try:
-                match effect:
-                    case ReadLog(reader, stream, tick):
-                        events.append(LogRead(reader, self._logs[stream].read_from(tick)))
-                    case TrimLog(stream, tick):
-                        self._logs[stream].trim(tick)
-            except StorageError as error:
-                events.append(self._problem(effect.stream, error))
+            match effect:
+                case ReadLog():
+                    events.append(self._read(effect))
+                case TrimLog():
+                    self._trim(effect)
         return events
+
+    def _read(self, effect: ReadLog) -> LogRead | LogUnread:
+        """A read that fails is the reader's trouble alone."""
+        try:
+            return LogRead(effect.reader, self._logs[effect.stream].read_from(effect.tick))
+        except StorageError as error:
+            log.error("the log of stream %s cannot be read: %s", effect.stream, error)
+            return LogUnread(effect.reader, str(error))
+
+    def _trim(self, effect: TrimLog) -> None:
+        """What cannot be removed takes room, and harms nobody."""
+        try:
+            self._logs[effect.stream].trim(effect.tick)
+        except StorageError as error:
+            log.warning("the log of stream %s cannot be trimmed: %s", effect.stream, error)
 
     def _append(self, effects: Sequence[AppendBatch]) -> list[Event]:
         wanted = [effect for effect in effects if effect.stream not in self._failed]

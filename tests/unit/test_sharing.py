@@ -416,7 +416,6 @@ def test_a_copy_whose_query_was_dropped_before_its_owner_heard_of_it_serves_anot
     cluster.give("cam", DropRequested("q1"))
     assert isinstance(cluster.deliver("cam", "ash"), Drop)
     cluster.deliver("bow", "ash", 2)
-    assert cluster.ignored == [IgnoreReason.UNKNOWN_QUERY]
     cluster.settle()
     feed(cluster, 0, 60)
     finish(cluster, 60)

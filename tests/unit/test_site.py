@@ -346,11 +346,32 @@ def test_a_message_of_an_unknown_copy_is_counted_and_does_nothing(message: Messa
 
 
 @pytest.mark.parametrize("message", [Drop("zz"), Failed("zz", "x"), Refused("zz", "x")])
-def test_the_end_of_an_unknown_query_is_no_news(message: Message) -> None:
+def test_the_end_of_an_unknown_query_is_counted_and_changes_nothing(message: Message) -> None:
     cluster = running()
     before = len(cluster.effects)
     cluster.say("ash", "cam", message)
-    assert len(cluster.effects) == before
+    assert cluster.ignored == [IgnoreReason.UNKNOWN_QUERY]
+    assert len(cluster.effects) == before + 1
+
+
+STRANGE = [
+    Drop("q1"),
+    Done("q1", (("a", 99), ("b", 99))),
+    Start("q1", 0, None),
+    Failed("q1", "x"),
+    Refused("q1", "x"),
+    Rows("q1", "a", SPAN, 0, b""),
+    Carry("q1", "a", SPAN, 0, 0, b""),
+]
+
+
+@pytest.mark.parametrize("message", STRANGE, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("site", ["ash", "bow", "cam"])
+def test_a_site_that_takes_no_part_in_a_query_cannot_change_it(site: str, message: Message) -> None:
+    cluster = running(Algorithm.SP_D)
+    cluster.say("dew", site, message)
+    assert cluster.state is QueryState.RUNNING
+    assert all("q1" in at.runs for at in cluster.sites.values())
 
 
 def test_a_walk_that_comes_twice_is_stored_once_and_counted() -> None:

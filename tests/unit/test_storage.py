@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from node.core.effects import AppendBatch, ReadLog, TrimLog
-from node.core.events import BatchLogged, Event, LogFailed, LogRead
+from node.core.events import BatchLogged, Event, LogFailed, LogRead, LogUnread
 from node.core.ticks import TICK_MIN
 from node.io.memory_storage import MemoryStorage
 from node.io.storage_thread import StorageThread
@@ -65,7 +65,8 @@ def test_trimming_has_no_answer_and_what_it_forgot_cannot_be_read() -> None:
     logs.run([AppendBatch("a", one) for one in batches(5)])
     assert logs.run([TrimLog("a", 3)]) == []
     (failed,) = logs.run([ReadLog(1, "a", 0)])
-    assert isinstance(failed, LogFailed)
+    assert isinstance(failed, LogUnread)
+    assert failed.reader == 1
     assert "required the batch of tick 0; got a log that begins at 3" in failed.reason
     (read,) = logs.run([ReadLog(2, "a", 3)])
     assert isinstance(read, LogRead)

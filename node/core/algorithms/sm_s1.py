@@ -49,12 +49,17 @@ class Destination(FindingDestination):
             return
         self._desk.check_times(message)
         owner = self._desk.reduced_owner(peer, message.copy)
-        if owner is None:
+        if owner is None or not self._is_ours(owner):
             raise PeerProtocolError(
-                f"query {message.query_id} requires a reduced copy that is open; got {message.copy}"
+                f"query {message.query_id} requires a reduced copy of its own that is open; got {message.copy}"
             )
         # Of a count window the holder must have been told the times of all that it is sent.
         self.seek(message, Paced(owner.progress, self.table) if owner.spec.axis is ROWS_AXIS else self.table)
+
+    def _is_ours(self, owner: ReducedOwner) -> bool:
+        """Whether a copy is one that the query uses for this step."""
+        spec = owner.spec
+        return self._desk.query_id in owner.users and (spec.stream, spec.keys) == (self.table.stream, self._step.keys)
 
     def opened(self, waiting: Waiting) -> None:
         owner = self._owner(waiting)

@@ -63,6 +63,7 @@ class Arrangements:
         self._streams = streams
         self._work = work
         self._outbox = outbox
+        self._limits = limits
         self.readers = LogReaders(outbox)
         self.local = LocalTables(streams, work, self.readers)
         self.held = HeldCopies(work, outbox)
@@ -70,6 +71,8 @@ class Arrangements:
         #: What may have something to forget.
         self._dirty: dict[Leased | OwnedCopy, None] = {}
         self._trimmable: dict[str, None] = {}
+        #: Copies whose next batch may not be read yet, and how far could be read when that was seen.
+        self._blocked: dict[OwnedCopy, int] = {}
 
     @property
     def in_use(self) -> bool:
@@ -142,6 +145,7 @@ class Arrangements:
             else:
                 assert isinstance(feed, OwnedCopy)
                 if sealed.span.end > self._readable(name, feed):
+                    self._blocked[feed] = self._readable(name, feed)
                     break
                 fed.woken += self.owned.feed(feed, sealed)  # type: ignore[arg-type]
         if not batches and feed.frontier < stream.fed:
@@ -153,6 +157,15 @@ class Arrangements:
                 self.readers.begin(name, feed)
         return fed
 
+    def users_of_reader(self, reader: int) -> tuple[str, ...]:
+        """The queries for which something was read that cannot be."""
+        found = self.readers.take(reader)
+        if found is None:
+            return ()
+        feed = found[1]
+        assert isinstance(feed, RowTable | OwnedCopy)
+        return tuple(dict.fromkeys(lease.query_id for lease in feed.leases))
+
     @staticmethod
     def _gap(stream: str, feed: Feed, got: str) -> LogGapError:
         assert isinstance(feed, RowTable | OwnedCopy)
@@ -163,13 +176,19 @@ class Arrangements:
         """Go on reading for those who are behind and can take more."""
         for feed, stream in self.readers.paused:
             if not self._has_enough(stream, feed, full):
+                self._blocked = {copy: readable for copy, readable in self._blocked.items() if copy is not feed}
                 self.readers.begin(stream, feed)
 
     def _has_enough(self, stream: str, feed: Feed, full: IsFull) -> bool:
         if isinstance(feed, RowTable):
             return full(feed)
         assert isinstance(feed, OwnedCopy)
-        return self._readable(stream, feed) <= feed.frontier
+        readable = self._readable(stream, feed)
+        return readable <= feed.frontier or self._blocked.get(feed) == readable or self._is_busy(feed.peer)
+
+    def _is_busy(self, peer: str) -> bool:
+        """Whether so much waits for the link with a site that the past of a stream has to wait too."""
+        return self._outbox.backlog_bytes(peer) > self._limits.inflight_bytes_max
 
     def _readable(self, stream: str, copy: OwnedCopy) -> int:
         """How far the log may be read for a copy: not beyond the tables in which tuples are looked for on its behalf.
@@ -189,8 +208,8 @@ class Arrangements:
     def on_open(self, peer: str, message: OpenCopy) -> None:
         """A holder opens a copy."""
         copy = self.owned.open(peer, message)
-        if not self.owned.settle_claim(message.query_id, message.need, copy):
-            self._outbox.ignore(IgnoreReason.UNKNOWN_QUERY, message)
+        # The query may be over here: others may use the copy already, so it is fed until its holder closes it.
+        self.owned.settle_claim(message.query_id, message.need, copy)
 
     def on_lease(self, peer: str, message: LeaseCopy) -> None:
         """A query uses a copy that is there."""
@@ -204,7 +223,9 @@ class Arrangements:
         """A holder closes a copy."""
         if self.owned.get(peer, message.copy) is None:
             self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
-        self.owned.close(peer, message.copy)
+        copy = self.owned.close(peer, message.copy)
+        if copy is not None:
+            self._blocked.pop(copy, None)
 
     def on_fetch(self, peer: str, message: Fetch) -> None:
         """The holder of M wants all tuples of some keys."""
@@ -216,13 +237,15 @@ class Arrangements:
             raise PeerProtocolError(f"a fetch requires a mixed copy; got {message.copy} of {peer}")
         find = copy.find(message)
         fetch = copy.begin_fetch()
-        table = None if find is None else self.local.with_index(copy.spec.stream, copy.spec.keys, find.low)
+        table = self.local.with_index(copy.spec.stream, copy.spec.keys, copy.users)
         if find is None or table is None:
-            # Nobody here leases what is older than now, so those who come later see nothing of it.
+            # None of its queries is here any more, and those who come later see only what is newer.
             self._answer_fetch(copy, fetch, None)
             return
-        op_id = self._work.ask(find.find_in(table.name), FetchAnswer(peer, message.copy, fetch))
-        table.hold(op_id, find.low)
+        # What the table has forgotten none of its queries can see.
+        low = max(find.low, table.kept_from)
+        op_id = self._work.ask(find.find_in(table.name, low), FetchAnswer(peer, message.copy, fetch))
+        table.hold(op_id, low)
 
     def on_found(self, asker: FetchAnswer, rows: pa.RecordBatch) -> None:
         """The engine found what a holder of M fetches."""

@@ -22,8 +22,11 @@ from node.core.outbox import Outbox
 from node.core.status import CopyStatus
 from node.core.work import Work
 from planner.algorithms import CopyKind
-from planner.copies import CopyAxis, RunningCopy, serves
+from planner.copies import CopyAxis, RunningCopy, looseness, serves, weight
 from planner.model import StreamInfo, columns_of
+
+#: A wide copy may weigh so many times what the own ones do that are there: it serves queries to come.
+_WIDE_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class HeldCopies:
         """
         if wanted.private:
             return None
-        for copy in self.candidates(wanted.copy):
+        for copy in sorted(self.candidates(wanted.copy), key=lambda copy: looseness(copy.spec, wanted.copy)):
             if _is_right(copy, wanted, lease, prepared.get(copy.number, copy.frontier)):
                 self._outbox.send(copy.spec.owner, LeaseCopy(lease.query_id, copy.number, wanted.need))
                 return copy
@@ -110,20 +113,24 @@ class HeldCopies:
     def _view_for(self, wanted: Wanted) -> RunningCopy:
         """The query's own view; a wide one if others of the same kind are there that do not serve it.
 
-        The first wide one has the columns of both; if that does not do either, the next one has all.
+        The first wide one has the columns of both; if that does not do either, the next one has all. But not if it
+        would let pass too much to be of use, or weigh several times what own ones do: a few queries that each want
+        little must not ship everything.
         """
         needed = wanted.copy
         beside = [copy.spec for copy in self._copies.values() if copy.number not in self._private]
         beside = [spec for spec in beside if _is_alike(spec, needed)]
         if not beside or needed.axis is CopyAxis.ROWS:
             return needed
-        if needed.kind is CopyKind.KEYS:
-            return replace(needed, filter=None)
         names = wanted.stream.schema.names
-        if len(beside) == 1:
+        if needed.kind is CopyKind.KEYS:
+            names = list(needed.columns)
+        elif len(beside) == 1:
             wide = {*needed.columns, *beside[0].columns, *_filtered_by(needed), *_filtered_by(beside[0])}
             names = [name for name in names if name in wide]
-        return replace(needed, columns=tuple(names), filter=None)
+        found = replace(needed, columns=tuple(names), filter=None)
+        own = sum(weight(spec, wanted.stream.schema) for spec in (needed, *beside))
+        return found if serves(found, needed) and weight(found, wanted.stream.schema) <= _WIDE_MAX * own else needed
 
     def release(self, copy: HeldCopy, lease: Lease) -> None:
         """A query lets go; a copy that nobody leases is closed."""

@@ -6,7 +6,7 @@ that one stays until its queries are over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from node.core.arrangements.feeds import LogReaders
 from node.core.arrangements.lease import Lease
@@ -68,14 +68,15 @@ class LocalTables:
                 taken.append((table, part))
         return taken
 
-    def with_index(self, stream: str, keys: tuple[str, ...], low: int) -> RowTable | None:
-        """A table in which tuples from number ``low`` on can be found by these keys."""
-        fitting = [table for table in self._tables[stream] if keys in table.keys and table.kept_from <= low]
-        return fitting[0] if fitting else None
+    def with_index(self, stream: str, keys: tuple[str, ...], users: Collection[str]) -> RowTable | None:
+        """The table of one of these queries that can be searched by these keys: that which reaches back furthest."""
+        fitting = [table for table in self._tables[stream] if keys in table.keys]
+        theirs = [table for table in fitting if any(lease.query_id in users for lease in table.leases)]
+        return min(theirs, key=lambda table: table.kept_from, default=None)
 
     def lowest_kept(self, stream: str) -> int | None:
-        """Tuples before this number are in no table of the stream any more; None if there is no table."""
-        return min((table.kept_from for table in self._tables[stream]), default=None)
+        """Tuples before this number can be found in no table of the stream any more; None if there is no such table."""
+        return min((table.kept_from for table in self._tables[stream] if table.keys), default=None)
 
     def statuses(self) -> list[TableStatus]:
         return [

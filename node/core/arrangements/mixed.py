@@ -59,10 +59,10 @@ class Sought:
     low: int
     high: int
 
-    def find_in(self, table: str) -> Find:
-        """The question for the engine."""
+    def find_in(self, table: str, low: int) -> Find:
+        """The question for the engine, of what is from the number ``low`` on."""
         spec = self.spec
-        return Find(table, spec.keys, self.wanted, self.low, self.high, spec.stream, spec.filter, spec.columns)
+        return Find(table, spec.keys, self.wanted, low, self.high, spec.stream, spec.filter, spec.columns)
 
 
 class MixedOwner(CountedCopy):

@@ -90,9 +90,13 @@ class OwnedCopies:
 
     def settle_claim(self, query_id: str, need: int, copy: Owner) -> bool:
         """Its holder says which copy a query uses; whether the query is known here."""
-        claim = self._claims.pop((query_id, need), None)
+        claim = self._claims.get((query_id, need))
         if claim is None:
             return False
+        if not claim.may_be(copy):
+            got = f"{copy.spec.kind} copy {copy.number} of {copy.spec.stream}"
+            raise PeerProtocolError(f"query {query_id} requires for its need {need} what its plan says; got {got}")
+        del self._claims[query_id, need]
         copy.users[query_id] = need
         if (copy.peer, copy.number) in self._broken:
             self._failed[query_id] = self._broken[copy.peer, copy.number]
@@ -159,14 +163,13 @@ class OwnedCopies:
             case CopyKind.MIXED:
                 return MixedOwner(peer, number, spec, schema, tau, tick)
 
-    def close(self, peer: str, number: int) -> list[Waiting]:
-        """Its holder needs it no more; who waited for it."""
+    def close(self, peer: str, number: int) -> Owner | None:
+        """Its holder needs it no more; the copy, if it was there. Walks that wait for it are over at their source."""
         copy = self._copies.pop((peer, number), None)
         self._broken.pop((peer, number), None)
-        if copy is None:
-            return []
-        self._readers.forget(copy)
-        return copy.progress.waiting
+        if copy is not None:
+            self._readers.forget(copy)
+        return copy
 
     def peer_lost(self, peer: str) -> None:
         """The holder was restarted: its copies are gone."""

@@ -14,12 +14,13 @@ from node.core.arrangements.table import RowTable
 from node.core.effects import IgnoreReason, NoteIgnored, QueryState
 from node.core.ended import EndedQueries
 from node.core.errors import PeerProtocolError, QueryFailedError
-from node.core.events import EngineFailed, LogRead, ProbeFinished
+from node.core.events import EngineFailed, LogRead, LogUnread, ProbeFinished
 from node.core.issuer import Issuer
 from node.core.limits import Limits
 from node.core.messages import (
     CloseCopy,
     Done,
+    Drop,
     Failed,
     Prepare,
     Prepared,
@@ -137,11 +138,21 @@ class Participant:
         query = parse_query(message.text, {info.name: info for info in message.streams})
         return checked_plan(Plan(query, message.sink, message.sequences, message.policy))
 
-    def start(self, message: Start) -> list[tuple[str, StepMessage]]:
+    def takes_part(self, peer: str, query_id: str) -> bool:
+        """Whether a site has to do with a query that is known here."""
+        run, home = self.runs.get(query_id), self._issuer.homes.get(query_id)
+        return (run is not None and peer in run.plan.sites) or (home is not None and peer in home.plan.sites)
+
+    def _check_home(self, peer: str, run: QueryRun, what: str) -> None:
+        if peer != run.plan.sink:
+            raise PeerProtocolError(f"query {run.query_id} requires {what} from its home, {run.plan.sink}; got {peer}")
+
+    def start(self, peer: str, message: Start) -> list[tuple[str, StepMessage]]:
         """All sites are ready; the messages that came before we knew, each with who sent it."""
         run = self._find(message)
         if run is None:
             return []
+        self._check_home(peer, run, "its start")
         for alias in run.local_aliases:
             stream = self._streams[run.plan.query.ref(alias).stream.name]
             if not stream.started and message.origin_ms is not None:
@@ -175,6 +186,11 @@ class Participant:
             return
         self.on_fed(fed)
 
+    def on_log_unread(self, event: LogUnread) -> None:
+        """What somebody needs of a stream's log cannot be read: its queries end."""
+        for query_id in self._arrangements.users_of_reader(event.reader):
+            self.fail(query_id, f"at {self._site}: {event.reason}")
+
     def is_full(self, table: RowTable) -> bool:
         """Whether some query has as much of a table under way as is allowed."""
         users = {lease.query_id for lease in table.leases}
@@ -207,20 +223,23 @@ class Participant:
             with self._working(run.query_id):
                 run.on_message(peer, message)
 
-    def on_done(self, message: Done) -> None:
+    def on_done(self, peer: str, message: Done) -> None:
         """The sink of a query has stored more."""
         run = self._find(message)
         if run is None:
             return
+        self._check_home(peer, run, "news of what is done")
         with self._working(run.query_id):
             run.on_done(message.frontiers)
         if run.complete:
             self.close(run.query_id)
 
-    def on_rows(self, message: Rows) -> None:
+    def on_rows(self, peer: str, message: Rows) -> None:
         """Result rows of a query whose home this is."""
         run = self._find(message)
         if run is not None:
+            if peer not in run.plan.sites:
+                raise PeerProtocolError(f"query {run.query_id} requires rows from its own sites; got some from {peer}")
             rows = run.decode_results(message.rows)
             span, sealed_at_us = message.span, message.sealed_at_us
             self._issuer.store(Walk(run.query_id, run.generation, message.head, span, sealed_at_us, 0, rows))
@@ -267,7 +286,7 @@ class Participant:
             with self._working(run.query_id):
                 run.tell_endings(riding=run.plan.sink in sent_to)
 
-    def _find(self, message: Start | Done | Rows | StepMessage) -> QueryRun | None:
+    def _find(self, message: Start | Done | Drop | Rows | StepMessage) -> QueryRun | None:
         run = self.runs.get(message.query_id)
         if run is None:
             self._outbox.ignore(IgnoreReason.UNKNOWN_QUERY, message)
@@ -289,6 +308,13 @@ class Participant:
             self.fail(query_id, f"at {self._site}: {error}")
 
     # -- a query ends -------------------------------------------------------------------------
+
+    def drop(self, peer: str, message: Drop) -> None:
+        """Home ends a query."""
+        run = self._find(message)
+        if run is not None:
+            self._check_home(peer, run, "its end")
+            self.close(message.query_id)
 
     def close(self, query_id: str) -> None:
         """Forget a query."""

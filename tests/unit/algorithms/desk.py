@@ -109,6 +109,7 @@ class Step:
                 self.copy = FullHolder(work, 1, spec, SCHEMA, TAU, 0)
             case CopyKind.REDUCED:
                 self.owner = self.bow.owner = ReducedOwner("ash", 1, spec, TAU, 0)
+                self.owner.users["q1"] = 0
                 self.copy = ReducedHolder(work, 1, spec, SCHEMA, TAU, 0)
             case CopyKind.KEYS:
                 self.owner = KeysOwner("ash", 1, spec, SCHEMA, TAU, 0)
@@ -173,7 +174,7 @@ class Step:
             sought = self.owner.find(message)
             rows = None
             if sought is not None:
-                (rows,) = self.bow.work.engine.run([sought.find_in("r")])
+                (rows,) = self.bow.work.engine.run([sought.find_in("r", sought.low)])
             self.bow.sent.append(("ash", self.owner.found(rows)))
         else:
             assert self.destination is not None

@@ -384,7 +384,7 @@ def test_a_question_for_a_copy_that_is_not_open_is_refused() -> None:
     step.walk(0, (5, 1))
     _, ask = step.ash.sent.popleft()
     assert step.destination is not None
-    with pytest.raises(PeerProtocolError, match="requires a reduced copy that is open; got 2"):
+    with pytest.raises(PeerProtocolError, match="requires a reduced copy of its own that is open; got 2"):
         step.destination.on_message("ash", replace(ask, copy=2))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from node.core.arrangements.copy import HeldCopy
@@ -16,6 +17,7 @@ from node.core.messages import CloseCopy, LeaseCopy, Message, OpenCopy, Sync
 from node.core.outbox import Outbox
 from planner.algorithms import CopyKind
 from planner.copies import CopyAxis, RunningCopy
+from planner.model import Call, ColumnRef, Literal
 from tests.unit.arrangements.kit import TAU, EngineWork, Tuple, below, lease, odd, reach
 from tests.unit.arrangements.world import INFO, World, spec_of
 
@@ -297,9 +299,25 @@ def test_a_wide_copy_has_the_columns_by_which_its_users_filter() -> None:
     ash = Ash()
     spec = spec_of(CopyKind.FULL, reach(30, where=odd()))
     ash.lease(CopyKind.FULL, spec=replace(spec, columns=("n",)))
-    other = replace(spec_of(CopyKind.FULL, reach(30, where=below(3))), columns=("ts",))
+    other = replace(spec_of(CopyKind.FULL, reach(30, where=below(3))), columns=("ts", "n"))
     wide = ash.lease(CopyKind.FULL, spec=other)
     assert wide.spec.columns == ("ts", "key", "n")
+
+
+def test_two_views_that_want_little_do_not_make_a_wide_copy() -> None:
+    ash = Ash()
+    spec = spec_of(CopyKind.FULL, reach(30, where=odd()))
+    ash.lease(CopyKind.FULL, spec=replace(spec, columns=("n",)))
+    other = replace(spec, filter=Call("=", (ColumnRef("r", "key"), Literal(3, pa.int64())), pa.bool_()), columns=("n",))
+    assert ash.lease(CopyKind.FULL, spec=other).spec == other
+
+
+def test_a_wide_copy_of_keys_that_lets_nearly_all_pass_is_not_opened() -> None:
+    ash = Ash()
+    spec = spec_of(CopyKind.KEYS, reach(30, where=odd()))
+    ash.lease(CopyKind.KEYS, spec=spec)
+    other = replace(spec, filter=Call("=", (ColumnRef("r", "key"), Literal(3, pa.int64())), pa.bool_()))
+    assert ash.lease(CopyKind.KEYS, spec=other).spec == other
 
 
 @KEYED

@@ -115,9 +115,6 @@ def test_a_copy_for_a_query_that_is_over_here_still_opens_and_forgets_nothing() 
     """Its holder may lease it to others before it hears of the end."""
     world = World()
     owner = opened(world, query_id="over")
-    assert [effect.reason for effect in world.outboxes["bow"].take_effects() if isinstance(effect, NoteIgnored)] == [
-        IgnoreReason.UNKNOWN_QUERY
-    ]
     world.batch(1, (5, 1))
     world.batch(99)
     assert deaths(world) == []
@@ -190,7 +187,6 @@ def test_a_lease_or_a_fetch_of_what_is_not_open_is_refused() -> None:
     world.bow.on_fetch("ash", Fetch(2, 0, b""))
     world.turn("bow")
     assert [effect.reason for effect in world.ignored if isinstance(effect, NoteIgnored)] == [
-        IgnoreReason.UNKNOWN_QUERY,
         IgnoreReason.UNKNOWN_COPY,
     ]
 
