@@ -28,7 +28,12 @@ BYTES = "only bytes are wasted"
 
 MUTANTS = (
     # -- what is needed of a copy
-    bug("a copy forgets under a frozen lease", "needed_number", condition("frozen", "not leases")),
+    bug(
+        "a copy forgets under a frozen lease",
+        "needed_number",
+        condition("frozen", "not leases"),
+        "equivalent: until it starts a lease is done with nothing, so it needs all that is there",
+    ),
     bug("a copy is kept for the shortest window", "needed_number", value("min()", "max(found)")),
     # -- W'
     bug("every match is shipped again", "ReducedOwner.unsent", assigned("fresh", "~(self._sent.get(places) & False)")),
@@ -61,7 +66,12 @@ MUTANTS = (
     # -- claims
     bug("no copy is held from Prepare on", "OwnedCopies.claim", drop("append")),
     bug("claims do not hold new copies", "OwnedCopies.open", drop("append")),
-    bug("a settled claim holds nothing", "OwnedCopies.settle_claim", drop("append")),
+    bug(
+        "a settled claim holds nothing",
+        "OwnedCopies.settle_claim",
+        drop("append"),
+        "equivalent: a copy that may be the one has the lease since it was opened, or since the claim",
+    ),
     bug("deaths go beyond what a claim may want", "Claim.may_be", returned("False")),
     bug("a lost query opens a copy of what is gone", "OwnedCopies.open", assigned("message", "message")),
     bug("what follows a gap is taken for the next", "OwnedCopies.post", condition("_broken", "False")),
