@@ -29,9 +29,9 @@ from bench.generate import write_pair
 from bench.pair import StreamsEndedError
 from bench.queries_report import write_report
 from bench.query_data import burst_streams, steady_streams
-from bench.query_results import DURABLE, FORCED, NULL_LOG, PLANNED, Results
+from bench.query_results import DURABLE, FORCED, LONG, NULL_LOG, PLANNED, Results
 from bench.query_runs import Climb, Pace, climb, full_speed, hold
-from bench.query_set import WINDOW_MS, make_queries
+from bench.query_set import LONG_LISTS, SHORT_LISTS, WINDOW_MS, make_queries
 from bench.releases import NOW, Release, ReleaseError, commit_of, first_release, now
 from bench.sites import BenchError
 from bench.throughput import MATCH_RATE, PAYLOAD_BYTES, ROWS_PER_SECOND, expected_join
@@ -105,13 +105,14 @@ class Bench:
 
     def climbs(self) -> None:
         """1, 10 and 20 queries, by each plan."""
-        pace, queries = self.scale.pace, make_queries(COUNTS[-1])
+        pace = self.scale.pace
         tables = steady_streams(RATE, pace.seconds(COUNTS), TAU_MS)
-        for plan in (PLANNED, *FORCED):
-            algorithm = "" if plan == PLANNED else plan
+        for plan in (PLANNED, LONG, *FORCED):
+            algorithm = plan if plan in FORCED else ""
+            queries = make_queries(COUNTS[-1], lists_of=LONG_LISTS if plan == LONG else SHORT_LISTS)
             found = self.in_turns(
                 f"{' to '.join(map(str, COUNTS))} queries, {plan}",
-                lambda release, folder, algorithm=algorithm: climb(  # type: ignore[misc]
+                lambda release, folder, algorithm=algorithm, queries=queries: climb(  # type: ignore[misc]
                     release, folder, tables, TAU_MS, queries, COUNTS, pace, algorithm
                 ),
             )

@@ -10,6 +10,8 @@ from bench.query_runs import Climb, FullSpeed, Held
 from bench.releases import FIRST, NOW
 
 PLANNED = "planned"
+#: The same, of queries that select most columns.
+LONG = "planned, long select lists"
 FORCED = ("SM-S1", "SM-D1", "SP-S")
 DURABLE, NULL_LOG = "durable log", "null log"
 

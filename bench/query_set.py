@@ -28,7 +28,8 @@ START_MS = 1_760_000_000_000
 WIDTH = 142
 COLUMNS = ("ts", "key", "amount", "quantity", "state", "customer", "seconds", "trace", "path")
 WINDOW_MS = (5_000, 20_000)
-_SELECTED = (3, 6)
+#: How many of the 18 columns a query selects: few, or most.
+SHORT_LISTS, LONG_LISTS = (3, 6), (12, 15)
 #: Of query 0: as many columns as the others have on average, and about as many bytes of them from each stream.
 _FIRST_LIST = (("a", "amount"), ("a", "customer"), ("b", "amount"), ("b", "seconds"))
 _STATES = ("paid", "shipped", "pending", "delivered")
@@ -101,21 +102,23 @@ class Query:
         return Stream(ts - START_MS, rows.column("key").to_numpy())
 
 
-def make_queries(count: int, window_ms: tuple[int, int] = WINDOW_MS) -> list[Query]:
-    """The first ``count`` queries, with windows in the given range."""
+def make_queries(
+    count: int, window_ms: tuple[int, int] = WINDOW_MS, lists_of: tuple[int, int] = SHORT_LISTS
+) -> list[Query]:
+    """The first ``count`` queries, with windows and select lists in the given ranges."""
     rng = np.random.default_rng(SEED)
-    lists: dict[tuple[tuple[str, str], ...], None] = {_FIRST_LIST: None}
+    lists: dict[tuple[tuple[str, str], ...], None] = {_FIRST_LIST: None} if lists_of == SHORT_LISTS else {}
     while len(lists) < count:
-        lists.setdefault(_select_list(rng))
+        lists.setdefault(_select_list(rng, lists_of))
     return [
         Query(_conditions(number), selected, (f"l{number}", f"r{number}"), _windows(number, window_ms))
         for number, selected in enumerate(lists)
     ]
 
 
-def _select_list(rng: np.random.Generator) -> tuple[tuple[str, str], ...]:
+def _select_list(rng: np.random.Generator, lists_of: tuple[int, int]) -> tuple[tuple[str, str], ...]:
     columns = [(stream, column) for stream in STREAMS for column in COLUMNS]
-    picked = rng.choice(len(columns), int(rng.integers(_SELECTED[0], _SELECTED[1] + 1)), replace=False)
+    picked = rng.choice(len(columns), int(rng.integers(lists_of[0], lists_of[1] + 1)), replace=False)
     return tuple(columns[place] for place in sorted(picked.tolist()))
 
 

@@ -230,7 +230,7 @@ class Site:
     def _concerned(self, peer: str, message: Message) -> tuple[str, ...]:
         if isinstance(message, Sync | Fetched | TupleAnswer):
             held = self.arrangements.held.get(message.copy)
-            if held is not None:
+            if held is not None and held.spec.owner == peer:
                 return tuple(dict.fromkeys(lease.query_id for lease in held.leases))
         if isinstance(message, Fetch | CloseCopy):
             owned = self.arrangements.owned.get(peer, message.copy)
@@ -264,9 +264,9 @@ class Site:
             case Carry() | AskMatches() | KeyAnswer() | TupleAnswer():
                 self._participant.on_step(peer, message)
             case Sync():
-                self._participant.on_fed(self.arrangements.on_sync(message))
+                self._participant.on_fed(self.arrangements.on_sync(peer, message))
             case Fetched():
-                self._participant.wake(self.arrangements.on_fetched(message))
+                self._participant.wake(self.arrangements.on_fetched(peer, message))
             case Fetch():
                 self.arrangements.on_fetch(peer, message)
             case OpenCopy():

@@ -88,7 +88,7 @@ def test_bytes_that_are_no_shipment_are_counted_as_control() -> None:
 def asked(tick: int) -> Message:
     sealed_at_us = 1_760_000_000_123_456 + tick * 100_321
     low = 1_760_000_000_000 + tick * 100
-    return AskMatches("frankfurt-1", "orders", Span(tick, tick + 1), 0, sealed_at_us, low, low + 99, b"")
+    return AskMatches("frankfurt-1", "orders", Span(tick, tick + 1), 0, sealed_at_us, low, low + 99, 0, b"")
 
 
 def test_what_was_said_before_costs_next_to_nothing() -> None:

@@ -15,6 +15,7 @@ from node.rpc import link_pb2 as pb
 from node.wire import decode_message, encode_message
 from node.wire.copies import DEPTH_MAX, copy_in, copy_out
 from planner.algorithms import SPECS, Algorithm, CopyKind
+from planner.alternatives import compared
 from planner.choose import Choice, choose
 from planner.copies import CopyAxis, RunningCopy, copy_of, looseness, serves, serving
 from planner.explain_text import explain_text
@@ -152,9 +153,11 @@ def test_a_copy_that_runs_is_chosen_and_said_to_cost_nothing_more(kind: CopyKind
     assert choice.estimate.cost < alone.estimate.cost
     used = next(each for each in choice.estimate.replicas if each.replica.kind is kind and each.replica.alias == "b")
     assert used.already_there
-    (written,) = [each for each in explain_dict(choice)["expected"]["replicas"] if each["already_there"]]
+    (written,) = [
+        each for each in explain_dict(choice, compared(choice))["expected"]["replicas"] if each["already_there"]
+    ]
     assert (written["kind"], written["alias"], written["holder"]) == (kind, "b", "a")
-    assert f"{used.replica}, already there" in explain_text(choice)
+    assert f"{used.replica}, already there" in explain_text(choice, compared(choice))
 
 
 @pytest.mark.parametrize("kind", CopyKind)
@@ -168,11 +171,12 @@ def test_a_copy_that_does_not_serve_changes_nothing(kind: CopyKind) -> None:
         choice = chosen(ROWS, other)
         assert choice.plan == alone.plan
         assert choice.estimate.cost == pytest.approx(alone.estimate.cost)
-        assert "already there" not in explain_text(choice)
+        assert "already there" not in explain_text(choice, compared(choice))
 
 
 def test_explain_says_what_is_already_there() -> None:
-    text = explain_text(chosen(ROWS, needed(CopyKind.KEYS, ROWS)))
+    choice = chosen(ROWS, needed(CopyKind.KEYS, ROWS))
+    text = explain_text(choice, compared(choice))
     begin = text.index("copies  ")
     shown = text[begin : text.index("\n\n", begin)].splitlines()
     assert [line.split("  ")[0] for line in shown[2:]] == [

@@ -63,7 +63,7 @@ class Half:
     def on_message(self, peer: str, message: StepMessage) -> None:
         """The other half says something."""
         what = f"{type(message).__name__} for {message.head!r} step {message.step}"
-        raise PeerProtocolError(f"query {message.query_id} requires a step that is done here; got {what}")
+        raise PeerProtocolError(f"query {message.query_id} requires a step that is done between us; got {what}")
 
     def on_done(self, tick: int) -> None:
         """The sink is done with the head's walks before ``tick``."""
@@ -72,6 +72,11 @@ class Half:
     def waiting(self) -> list[Waiting]:
         """Walks that wait for the other half."""
         return []
+
+    @property
+    def other_site(self) -> str:
+        """Where the other half is."""
+        return self._step.owner if self._at_source else self._step.source
 
     # -- for the halves -----------------------------------------------------------------------
 

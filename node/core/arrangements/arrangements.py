@@ -221,41 +221,49 @@ class Arrangements:
 
     # -- copies held here ---------------------------------------------------------------------
 
-    def on_sync(self, message: Sync) -> Fed:
+    def on_sync(self, peer: str, message: Sync) -> Fed:
         """A copy is to be like its view again."""
         fed = Fed()
-        copy = self.held.get(message.copy)
-        if copy is None:
-            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
-            return fed
+        copy = self._held_from(peer, message)
         if isinstance(copy, FullHolder):
             fed.batches.append((copy.table, copy.on_sync(message)))
         elif isinstance(copy, ReducedHolder | KeysHolder | MixedHolder):
             copy.on_sync(message)
-        fed.woken = copy.progress.release()
-        self._dirty[copy] = None
+        if copy is not None:
+            fed.woken = copy.progress.release()
+            self._dirty[copy] = None
         return fed
 
-    def on_fetched(self, message: Fetched) -> list[Waiting]:
+    def on_fetched(self, peer: str, message: Fetched) -> list[Waiting]:
         """Tuples that were fetched for M; who waited for them."""
-        copy = self.held.get(message.copy)
+        copy = self._held_from(peer, message)
         if copy is None:
-            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
             return []
         if not isinstance(copy, MixedHolder):
             raise PeerProtocolError(f"fetched tuples require a mixed copy; got {message.copy}")
         return copy.on_fetched(message)
 
-    def on_tuples(self, message: TupleAnswer) -> bool:
+    def on_tuples(self, peer: str, message: TupleAnswer) -> bool:
         """The tuples of an answer, for W', whatever became of the walk; whether the copy is there."""
-        copy = self.held.get(message.copy)
+        copy = self._held_from(peer, message)
         if copy is None:
-            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
             return False
         if not isinstance(copy, ReducedHolder):
             raise PeerProtocolError(f"an answer with tuples requires a reduced copy; got {message.copy}")
         copy.take(copy.decode(message.rows))
         return True
+
+    def _held_from(self, peer: str, message: Sync | Fetched | TupleAnswer) -> HeldCopy | None:
+        """The copy that its owner speaks of; None if it is closed here already.
+
+        Raises PeerProtocolError if somebody else does.
+        """
+        copy = self.held.get(message.copy)
+        if copy is None:
+            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
+        elif copy.spec.owner != peer:
+            raise PeerProtocolError(f"{copy.progress.name} requires messages of {copy.spec.owner}; got one of {peer}")
+        return copy
 
     def peer_lost(self, peer: str) -> None:
         """The other halves of copies at ``peer`` are gone."""

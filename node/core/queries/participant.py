@@ -200,7 +200,7 @@ class Participant:
 
     def on_step(self, peer: str, message: StepMessage) -> None:
         """A message from one half of a step to the other."""
-        if isinstance(message, TupleAnswer) and not self._arrangements.on_tuples(message):
+        if isinstance(message, TupleAnswer) and not self._arrangements.on_tuples(peer, message):
             return
         run = self._find(message)
         if run is not None:

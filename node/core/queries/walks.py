@@ -152,9 +152,9 @@ class Walks:
         place = (message.head, message.step)
         asks = isinstance(message, Carry | AskMatches)
         half = (self._destinations if asks else self._sources).get(place)
-        if half is None:
-            what = f"{type(message).__name__} for {message.head!r} step {message.step}"
-            raise PeerProtocolError(f"query {self.query_id} requires a step that is done here; got {what}")
+        if half is None or peer != half.other_site:
+            what = f"{type(message).__name__} for {message.head!r} step {message.step} from {peer}"
+            raise PeerProtocolError(f"query {self.query_id} requires a step that is done between us; got {what}")
         half.on_message(peer, message)
 
     def carried(self, message: Carry, step: StepShape) -> Walk:

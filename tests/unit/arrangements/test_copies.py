@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.core.arrangements.mixed import MixedHolder
+from node.core.arrangements.reach import Reach
 from node.core.ticks import TICK_END
 from planner.algorithms import CopyKind
 from tests.unit.arrangements.kit import TAU, below, odd, reach
@@ -63,7 +64,7 @@ class Story:
         self.at_ash: set[str] = set()
         self.over: set[str] = set()
 
-    def prepare(self, of: Any) -> Query:
+    def prepare(self, of: Reach) -> Query:
         self.count += 1
         return self.world.prepare(f"q{self.count}", self.kind, of)
 
@@ -164,13 +165,13 @@ class Story:
 
 
 @KINDS
-@given(EVENTS, st.booleans(), st.booleans())
+@given(EVENTS, st.sampled_from(REACHES), st.booleans(), st.booleans())
 @settings(derandomize=True, deadline=None, max_examples=200)
 def test_a_copy_equals_its_definition_after_every_message(
-    kind: CopyKind, events: list[tuple[str, Any, Any]], native: bool, past: bool
+    kind: CopyKind, events: list[tuple[str, Any, Any]], of: Reach, native: bool, past: bool
 ) -> None:
     story = Story(World(native, retain_ms=1_000 if past else 0), kind, past)
-    first = story.prepare(REACHES[0])
+    first = story.prepare(of)
     story.start(first, 0, "bow")
     story.start(first, 0, "ash")
     for event in events:

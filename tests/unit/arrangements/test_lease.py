@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.core.arrangements.copy import needed_number
 from node.core.arrangements.lease import done_with
+from node.core.arrangements.ordinals import Ordinals
 from node.core.arrangements.progress import Progress
 from node.core.ticks import TICK_END, TICK_MIN, tick_start
-from tests.unit.arrangements.kit import TAU, lease, reach
+from tests.unit.arrangements.kit import TAU, array, lease, reach
 
 
 def needed(done: int, length: int = 25, frontier: int = 0, linger: int | None = None, tau: int = TAU) -> int:
@@ -91,3 +93,27 @@ def test_a_stream_is_looked_at_by_all_heads_but_its_own() -> None:
     assert done_with("b", done) == 5
     assert done_with("c", done) == 3
     assert done_with("a", {"a": 7}) == TICK_MIN
+
+
+def test_a_count_window_keeps_the_last_tuples_before_the_oldest_open_head() -> None:
+    #  number   0  1  2   3  4   5        tau 10, 2 tuples
+    #  time     1  5  9 |11 19 |25        heads from tick 2 on see tuples 3 and 4, and all after
+    ordinals, progress = Ordinals(), Progress("w", TAU, 3)
+    ordinals.append(array([1, 5, 9, 11, 19, 25]))
+    for done, number in ((TICK_MIN, 0), (0, 0), (1, 1), (2, 3), (3, 4), (TICK_END, 6)):
+        assert needed_number([lease(of=reach(count=2), done=done)], progress, ordinals) == number
+
+
+def test_what_several_need_is_what_the_one_needs_that_needs_most() -> None:
+    ordinals, progress = Ordinals(), Progress("w", TAU, 9)
+    ordinals.append(array([5, 15, 25, 35, 45]))
+    leases = [lease(of=reach(count=1), done=4), lease(of=reach(10), done=4), lease(of=reach(15), done=4)]
+    assert [needed_number([one], progress, ordinals) for one in leases] == [3, 3, 2]
+    assert needed_number(leases, progress, ordinals) == 2
+
+
+def test_while_a_lease_is_frozen_or_none_is_known_nothing_may_be_forgotten() -> None:
+    ordinals, progress = Ordinals(), Progress("w", TAU, 9)
+    ordinals.append(array([5]))
+    assert needed_number([], progress, ordinals) is None
+    assert needed_number([lease(done=9), lease(first_tick=None)], progress, ordinals) is None

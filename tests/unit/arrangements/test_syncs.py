@@ -667,13 +667,13 @@ def test_a_wrong_answer_leaves_the_question_open(rows: bytes) -> None:
 def test_messages_for_another_kind_of_copy_are_refused_and_those_for_none_are_ignored() -> None:
     world, _, _, holder = running(CopyKind.KEYS)
     with pytest.raises(PeerProtocolError, match="fetched tuples require a mixed copy; got 1"):
-        world.ash.on_fetched(Fetched(1, b""))
+        world.ash.on_fetched("bow", Fetched(1, b""))
     answer = TupleAnswer("q1", "a", Span(0, 1), 0, 1, b"")
     with pytest.raises(PeerProtocolError, match="an answer with tuples requires a reduced copy; got 1"):
-        world.ash.on_tuples(answer)
-    assert not world.ash.on_tuples(replace(answer, copy=9))
-    assert world.ash.on_fetched(Fetched(9, b"")) == []
-    assert world.ash.on_sync(Sync(9, 1, 0, 0, b"", b"", b"", b"")).woken == []
+        world.ash.on_tuples("bow", answer)
+    assert not world.ash.on_tuples("bow", replace(answer, copy=9))
+    assert world.ash.on_fetched("bow", Fetched(9, b"")) == []
+    assert world.ash.on_sync("bow", Sync(9, 1, 0, 0, b"", b"", b"", b"")).woken == []
     assert holder.frontier == 0
 
 
@@ -682,7 +682,7 @@ def test_wrong_tuples_for_what_was_asked_are_refused_and_not_kept(rows: bytes) -
     world, _, _, holder = running(CopyKind.REDUCED)
     assert isinstance(holder, ReducedHolder)
     with pytest.raises(PeerProtocolError):
-        world.ash.on_tuples(TupleAnswer("q1", "a", Span(0, 1), 0, 1, rows))
+        world.ash.on_tuples("bow", TupleAnswer("q1", "a", Span(0, 1), 0, 1, rows))
     assert holder.tuples == 0
 
 
@@ -694,3 +694,10 @@ def test_a_half_names_itself_when_it_refuses() -> None:
         holder.on_sync(Sync(1, 1, 0, 0, b"", b"", b"", tuples((1, 1, 1))))
     assert TS in TIMED.names
     assert world.ash.held.all == [holder]
+
+
+def test_only_its_owner_may_speak_of_a_copy() -> None:
+    world, _, _, holder = running(CopyKind.KEYS)
+    with pytest.raises(PeerProtocolError, match="requires messages of bow; got one of cam"):
+        world.ash.on_sync("cam", Sync(1, 9, 0, 0, b"", b"", b"", b""))
+    assert holder.frontier == 0

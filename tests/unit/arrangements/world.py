@@ -161,9 +161,9 @@ class World:
         message = self.mail["ash"].popleft()
         match message:
             case Sync():
-                self.woken += self.ash.on_sync(message).woken
+                self.woken += self.ash.on_sync("bow", message).woken
             case Fetched():
-                self.woken += self.ash.on_fetched(message)
+                self.woken += self.ash.on_fetched("bow", message)
             case TupleAnswer():
                 self._on_tuples(message)
             case _:
@@ -177,7 +177,7 @@ class World:
         if query is not None:
             query.asking[message.span.first] -= 1
             query.asking += Counter()
-        if self.ash.on_tuples(message):
+        if self.ash.on_tuples("bow", message):
             schema = pa.schema([pa.field("at", pa.int64()), *(SCHEMA.field(name) for name in COLUMNS)])
             found = decode_rows(message.rows, schema).column("n").to_pylist()
             self.arrived.setdefault(message.copy, set()).update(found)
