@@ -12,7 +12,7 @@ from node.core.events import DropRequested, QueryIssued
 from node.core.limits import Limits
 from node.core.link import Frame, Identity, Kind, Link
 from node.core.messages import Drop, Message, OpenCopy, TupleAnswer
-from planner.model import Algorithm
+from planner.model import Algorithm, Policy, PolicyName
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from tests.unit.sites import QUERY, TAU_MS, Cluster
@@ -142,3 +142,21 @@ def test_a_log_keeps_what_a_copy_begins_with_until_its_holder_has_opened_it() ->
         cluster.settle()
     assert cluster.state is QueryState.COMPLETED, cluster.reason
     assert cluster.results() == cluster.oracle()
+
+
+# -- policy delta -----------------------------------------------------------------------------
+
+
+def test_delta_lets_a_tuple_go_twice_delta_after_it_left_its_window() -> None:
+    #  rows look at V after delta, are shipped, and look at the stream's table up to delta later
+    cluster = Cluster(policy=Policy(PolicyName.DELTA, 40_000))
+    cluster.issue("cam", Algorithm.SM_D1)
+    cluster.settle()
+    cluster.arrive("r", 5, watermark=120)
+    cluster.settle()
+    (table,) = cluster.sites["bow"].arrangements.local.of("r")
+    # It left the windows of rows from 36 on; the oldest row of a walk is a tick older than the end of its batch.
+    assert table.kept_from == 0
+    cluster.arrive("r", watermark=130)
+    cluster.settle()
+    assert table.kept_from == 1

@@ -21,7 +21,7 @@ TESTS = {
     "HeldCopies": "arrangements/test_holding arrangements/test_copies",
     "Claim": "arrangements/test_owning arrangements/test_copies",
     "OwnedCopies": "arrangements/test_owning arrangements/test_copies",
-    "": "arrangements/test_syncs arrangements/test_copies",
+    "": "arrangements/test_syncs arrangements/test_holding arrangements/test_copies",
 }
 MEMORY = "only memory grows"
 BYTES = "only bytes are wasted"

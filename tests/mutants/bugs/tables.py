@@ -53,7 +53,12 @@ MUTANTS = (
     bug("a stream is forgotten by its own head", "done_with", swap("!=", "==")),
     # -- LocalTables
     bug("a table that reads the log counts as live", "LocalTables.live", without("behind")),
-    bug("a batch is not cut to what a table wants", "LocalTables.take", assigned("part", "sealed")),
+    bug(
+        "a batch is not cut to what a table wants",
+        "LocalTables.take",
+        assigned("part", "sealed"),
+        "equivalent: a table that takes sealed batches stands at the end of one; only what is read from a log is cut",
+    ),
     bug("tuples are looked for where they are forgotten", "LocalTables.with_index", without("kept_from")),
     bug(
         "tuples are forgotten that another table has",
