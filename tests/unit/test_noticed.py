@@ -8,10 +8,10 @@ import numpy as np
 
 from node.core.arrangements.ordinals import Passing
 from node.core.effects import QueryState
-from node.core.events import DropRequested, QueryIssued
+from node.core.events import BatchLogged, DropRequested, QueryIssued
 from node.core.limits import Limits
 from node.core.link import Frame, Identity, Kind, Link
-from node.core.messages import Drop, Message, OpenCopy, TupleAnswer
+from node.core.messages import Drop, Message, OpenCopy, Sync, TupleAnswer
 from planner.model import Algorithm, Policy, PolicyName
 from planner.plans import forced_plan
 from planner.sql import parse_query
@@ -83,6 +83,22 @@ def test_tuples_that_come_for_a_dropped_query_are_there_for_the_others() -> None
     cluster.settle()
     assert cluster.results("q1") == []
     assert cluster.results("q2") == [(0, 0)]
+
+
+def test_what_comes_after_a_sync_that_was_too_large_is_not_sent() -> None:
+    #  two batches of r are logged at once: without the first, ash would take the second for all up to its end
+    cluster = Cluster(limits=Limits(news_us=0, shipment_bytes_max=100))
+    cluster.issue("cam", Algorithm.SP_S)
+    cluster.settle()
+    cluster.hold_logs = True
+    cluster.arrive("r", *range(100), watermark=100, keys=[7919**4 * n % 1_000_003 for n in range(100)])
+    cluster.arrive("r", 105, watermark=110)
+    logged = [news for news in cluster.log_news["bow"] if isinstance(news, BatchLogged)]
+    cluster.log_news["bow"].clear()
+    cluster.give("bow", logged[-1])
+    assert cluster.sent(Sync, site="bow") == []
+    cluster.settle()
+    assert cluster.state is QueryState.FAILED
 
 
 # -- logs -------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ TESTS = {
     "HeldCopies": "arrangements/test_holding arrangements/test_copies",
     "Claim": "arrangements/test_owning arrangements/test_copies",
     "OwnedCopies": "arrangements/test_owning arrangements/test_copies",
+    "Arrangements": "arrangements/test_syncs arrangements/test_copies test_sharing",
     "": "arrangements/test_syncs arrangements/test_holding arrangements/test_copies",
 }
 MEMORY = "only memory grows"

@@ -8,7 +8,7 @@ from tests.mutants.mutant import bug
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
     "Sealer": "test_sealer",
-    "StreamState": "test_stream_log",
+    "StreamState": "test_stream_log test_site",
     "": "test_site",
 }
 MEMORY = "only memory grows"

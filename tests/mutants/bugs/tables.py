@@ -16,6 +16,7 @@ TESTS = {
     "Lease": "arrangements/test_lease test_delta",
     "done_with": "arrangements/test_lease",
     "LogReaders": "arrangements/test_feeds test_stream_log",
+    "LocalTables": "arrangements/test_feeds test_stream_log test_sharing",
     "": "arrangements/test_feeds arrangements/test_table test_stream_log",
 }
 MEMORY = "only memory grows; what a run may keep is bounded by the limits on look-ahead"
