@@ -32,6 +32,18 @@ class Arrangement(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Paced:
+    """An arrangement that may be looked at only when something else is sealed as far."""
+
+    progress: Progress
+    arrangement: Arrangement
+
+    def has_forgotten(self, lease: Lease, low_ts: int, include_ties: bool) -> bool:
+        """Whether rows at ``low_ts`` (query's unit) could see what is gone."""
+        return self.arrangement.has_forgotten(lease, low_ts, include_ties)
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Rows from ``low_ts`` to ``high_ts`` (query's unit) want to look at an arrangement."""
 

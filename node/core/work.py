@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from node.core.effects import RunOp
 from node.core.engine import Change, Question
 from node.core.queries.waiting import Waiting
 
 
+@dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """The engine is to find what a holder of M fetches from the copy number ``copy`` of ``peer``."""
+    """The engine is to find what a holder of M fetches: the Fetch number ``fetch`` of the copy ``copy`` at ``peer``."""
 
-    __slots__ = ("copy", "peer")
-
-    def __init__(self, peer: str, copy: int) -> None:
-        self.peer = peer
-        self.copy = copy
+    peer: str
+    copy: int
+    fetch: int
 
 
 #: Who waits for an answer of the engine.

@@ -27,7 +27,7 @@ from node.core.arrangements.copy import ROWS_AXIS, HeldCopy, OwnedCopy
 from node.core.arrangements.full import FullHolder
 from node.core.arrangements.keys import CountedCopy, KeysHolder
 from node.core.arrangements.lease import Lease
-from node.core.arrangements.mixed import MixedHolder
+from node.core.arrangements.mixed import MixedHolder, MixedOwner
 from node.core.arrangements.reach import Reach
 from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
 from node.core.arrangements.table import RowTable
@@ -344,7 +344,9 @@ class Invariants:
             owner = copy.spec.owner
             if isinstance(copy, MixedHolder) and not {site, owner} & self._restarted:
                 asking = self._nodes[owner].site.asking.values()
-                fetches = [
+                there = self._nodes[owner].site.arrangements.owned.get(site, copy.number)
+                fetches: list[object] = [
+                    *(there._answers.values() if isinstance(there, MixedOwner) else ()),
                     *(one for one in self._mail.between(site, owner) if _is_about(one, copy, Fetch)),
                     *(one for one in asking if isinstance(one, FetchAnswer) and _is_for(one, site, copy)),
                     *(one for one in self._mail.between(owner, site) if _is_about(one, copy, Fetched)),

@@ -64,12 +64,13 @@ case = wire_case(np.random.default_rng(3), "chain", 3)
 choice = choose(case.query, case.sink, case.statistics)
 by_paper = choose(case.query, case.sink, case.statistics, Options(Model.PAPER))
 forced = checked_plan(forced_plan(case.query, case.sink, parse_algorithm("sm-x", case.query)))
-text = json.dumps(explain_dict(choice))
+others = compared(choice)
+text = json.dumps(explain_dict(choice, others))
 print(json.dumps({
     "chosen": describe(choice.plan),
     "by_paper": describe(by_paper.plan),
     "tree": str(compared(choice).tree),
-    "explained": explain_text(choice),
+    "explained": explain_text(choice, others),
     "values": text,
     "read_back": describe(read_plan(text, case.query, case.sink)),
     "replicas": [str(each.replica) for each in estimate_plan(forced, case.statistics).replicas],

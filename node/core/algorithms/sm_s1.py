@@ -10,6 +10,7 @@ from node.core.arrangements.copy import ROWS_AXIS, with_times
 from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
 from node.core.engine import POSITION
 from node.core.errors import PeerProtocolError
+from node.core.gate import Paced
 from node.core.messages import AskMatches, StepMessage, TupleAnswer
 from node.core.payload import take_batch
 from node.core.queries.waiting import Sought, Waiting, Walk
@@ -53,7 +54,7 @@ class Destination(FindingDestination):
                 f"query {message.query_id} requires a reduced copy that is open; got {message.copy}"
             )
         # Of a count window the holder must have been told the times of all that it is sent.
-        self.seek(message, owner if owner.spec.axis is ROWS_AXIS else self.table)
+        self.seek(message, Paced(owner.progress, self.table) if owner.spec.axis is ROWS_AXIS else self.table)
 
     def opened(self, waiting: Waiting) -> None:
         owner = self._owner(waiting)

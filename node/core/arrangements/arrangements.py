@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -39,7 +39,11 @@ Leased = RowTable | HeldCopy
 
 
 class LogGapError(QueryFailedError):
-    """A stream's log does not have what somebody still needs."""
+    """A stream's log does not have what these queries still need."""
+
+    def __init__(self, text: str, queries: Iterable[str]) -> None:
+        super().__init__(text)
+        self.queries = tuple(dict.fromkeys(queries))
 
 
 @dataclass(slots=True)
@@ -129,7 +133,7 @@ class Arrangements:
         for batch in batches:
             sealed = stream.rows_of(batch, now_us)
             if not sealed.span.first <= feed.frontier < sealed.span.end:
-                raise LogGapError(f"stream {name} requires tick {feed.frontier} in its log; got {sealed.span}")
+                raise self._gap(name, feed, f"got {sealed.span}")
             if isinstance(feed, RowTable):
                 part = sealed.after(feed.frontier, stream.tau)
                 feed.take(part)
@@ -141,13 +145,19 @@ class Arrangements:
                     break
                 fed.woken += self.owned.feed(feed, sealed)  # type: ignore[arg-type]
         if not batches and feed.frontier < stream.fed:
-            raise LogGapError(f"stream {name} requires tick {feed.frontier} in its log; it is not there any more")
+            raise self._gap(name, feed, "it is not there any more")
         if feed.frontier < stream.fed:
             if self._has_enough(name, feed, full):
                 self.readers.pause(name, feed)
             else:
                 self.readers.begin(name, feed)
         return fed
+
+    @staticmethod
+    def _gap(stream: str, feed: Feed, got: str) -> LogGapError:
+        assert isinstance(feed, RowTable | OwnedCopy)
+        users = [lease.query_id for lease in feed.leases]
+        return LogGapError(f"stream {stream} requires tick {feed.frontier} in its log; {got}", users)
 
     def read_on(self, full: IsFull) -> None:
         """Go on reading for those who are behind and can take more."""
@@ -205,19 +215,24 @@ class Arrangements:
         if not isinstance(copy, MixedOwner):
             raise PeerProtocolError(f"a fetch requires a mixed copy; got {message.copy} of {peer}")
         find = copy.find(message)
+        fetch = copy.begin_fetch()
         table = None if find is None else self.local.with_index(copy.spec.stream, copy.spec.keys, find.low)
         if find is None or table is None:
             # Nobody here leases what is older than now, so those who come later see nothing of it.
-            self.owned.post(copy, copy.found(None))
+            self._answer_fetch(copy, fetch, None)
             return
-        op_id = self._work.ask(find.find_in(table.name), FetchAnswer(peer, message.copy))
+        op_id = self._work.ask(find.find_in(table.name), FetchAnswer(peer, message.copy, fetch))
         table.hold(op_id, find.low)
 
     def on_found(self, asker: FetchAnswer, rows: pa.RecordBatch) -> None:
         """The engine found what a holder of M fetches."""
         copy = self.owned.get(asker.peer, asker.copy)
         if isinstance(copy, MixedOwner):
-            self.owned.post(copy, copy.found(rows))
+            self._answer_fetch(copy, asker.fetch, rows)
+
+    def _answer_fetch(self, copy: MixedOwner, fetch: int, rows: pa.RecordBatch | None) -> None:
+        for answer in copy.answered(fetch, copy.found(rows)):
+            self.owned.post(copy, answer)
 
     # -- copies held here ---------------------------------------------------------------------
 

@@ -113,10 +113,6 @@ class OwnedCopy:
     def frontier(self) -> int:
         return self.progress.frontier
 
-    def has_forgotten(self, lease: Lease, low_ts: int, include_ties: bool) -> bool:
-        """Nothing is looked at here but progress."""
-        return False
-
     def status(self, keys: int = 0, nbytes: int = 0) -> CopyStatus:
         """What it says about itself."""
         return copy_status(self.spec, self.leases, CopyRole.OWNER, self.frontier, keys, self.tuples, nbytes)

@@ -73,6 +73,10 @@ class MixedOwner(CountedCopy):
         self._sent = Bits()
         self._born_at = np.zeros(0, np.int64)
         self._syncs = 0
+        #: How often tuples were fetched, how many of these were answered, and answers that wait for earlier ones.
+        self._fetches = 0
+        self._told = 0
+        self._answers: dict[int, Fetched] = {}
         #: The numbers in the stream of the view's tuples that are in the window.
         self._numbers = Fifo(np.int64)
         self._first_number = 0
@@ -158,6 +162,20 @@ class MixedOwner(CountedCopy):
         if self._sent.get(same).any():
             raise PeerProtocolError(f"{self.progress.name} requires keys not yet sent in full; got one again")
         return same
+
+    def begin_fetch(self) -> int:
+        """A Fetch is to be answered; its number."""
+        self._fetches += 1
+        return self._fetches
+
+    def answered(self, fetch: int, answer: Fetched) -> list[Fetched]:
+        """The answers that may be sent, now that this one is known: they go in the order of the questions."""
+        self._answers[fetch] = answer
+        ready = []
+        while self._told + 1 in self._answers:
+            self._told += 1
+            ready.append(self._answers.pop(self._told))
+        return ready
 
     def found(self, rows: pa.RecordBatch | None) -> Fetched:
         """The answer to a Fetch, from what the engine found. What was forgotten meanwhile is gone at the holder too."""

@@ -170,7 +170,7 @@ class Participant:
         try:
             fed = self._arrangements.on_log_read(event.reader, event.batches, self._outbox.now_us, self.is_full)
         except LogGapError as error:
-            for query_id in list(self.runs):
+            for query_id in error.queries:
                 self.fail(query_id, f"at {self._site}: {error}")
             return
         self.on_fed(fed)
