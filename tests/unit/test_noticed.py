@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+import pytest
 
 from node.core.arrangements.ordinals import Passing
 from node.core.effects import QueryState
@@ -15,7 +16,7 @@ from node.core.messages import Drop, Message, OpenCopy, Sync, TupleAnswer
 from planner.model import Algorithm, Policy, PolicyName
 from planner.plans import forced_plan
 from planner.sql import parse_query
-from tests.unit.sites import QUERY, TAU_MS, Cluster
+from tests.unit.sites import QUERY, TAU_MS, WINDOW_MS, Cluster
 
 # -- links ------------------------------------------------------------------------------------
 
@@ -176,3 +177,20 @@ def test_delta_lets_a_tuple_go_twice_delta_after_it_left_its_window() -> None:
     cluster.arrive("r", watermark=130)
     cluster.settle()
     assert table.kept_from == 1
+
+
+# -- what is done -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.SM_D1, Algorithm.SM_S2])
+def test_keys_that_nobody_can_ask_for_die_while_the_query_runs(algorithm: Algorithm) -> None:
+    cluster = Cluster()
+    cluster.issue("cam", algorithm)
+    cluster.settle()
+    for ts in range(0, 300, 10):
+        for stream in ("l", "r"):
+            cluster.arrive(stream, ts, watermark=ts + 10, key=ts)
+            cluster.settle()
+    keys = [copy.keys for site in ("ash", "bow") for copy in cluster.sites[site].copy_statuses()]
+    assert len(keys) == 4
+    assert max(keys) <= WINDOW_MS // TAU_MS + 2

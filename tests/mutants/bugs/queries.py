@@ -42,7 +42,7 @@ MUTANTS = (
         "QueryLeases._lease_of",
         assigned("wanted", "(step.hop.alias, self._held[0][1].keys)"),
     ),
-    bug("done moves no claim", "QueryLeases.on_done", drop("done", at=1), MEMORY),
+    bug("done moves no claim", "QueryLeases.on_done", drop("done", at=1)),
     # -- runs
     bug("messages before the start are not kept", "QueryRun.on_message", drop("append")),
     bug("batches before the start are not kept", "QueryRun.on_batch", drop("append")),

@@ -25,7 +25,12 @@ MUTANTS = (
         value("argsort()", "np.arange(len(order))"),
     ),
     bug("a question holds nothing while the engine looks", "FindingDestination.find", drop("hold")),
-    bug("what delta forgot is found by chance", "FindingDestination.find", drop("low", at=1)),
+    bug(
+        "what delta forgot is found by chance",
+        "FindingDestination.find",
+        drop("low", at=1),
+        "equivalent: times are forgotten with the rows, and no rank is below what is left of them",
+    ),
     # -- the algorithms
     bug(
         "rows without a match are shipped",
