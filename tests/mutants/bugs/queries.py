@@ -29,7 +29,6 @@ TESTS = {
     "Work": "test_forgetting test_site",
     "": "test_installing test_site test_forgetting",
 }
-MEMORY = "only memory grows"
 
 MUTANTS = (
     # -- leases

@@ -19,7 +19,6 @@ TESTS = {
     "LocalTables": "arrangements/test_feeds test_stream_log test_sharing",
     "": "arrangements/test_feeds arrangements/test_table test_stream_log",
 }
-MEMORY = "only memory grows; what a run may keep is bounded by the limits on look-ahead"
 
 MUTANTS = (
     # -- RowTable
@@ -53,7 +52,12 @@ MUTANTS = (
     bug("delta forgets a tick early", "Lease.passed_ts", value("-", "_0 + progress.tau", at=1)),
     bug("a stream is forgotten by its own head", "done_with", swap("!=", "==")),
     # -- LocalTables
-    bug("a table that reads the log counts as live", "LocalTables.live", without("behind")),
+    bug(
+        "a table that reads the log counts as live",
+        "LocalTables.live",
+        without("behind"),
+        "equivalent: whoever reads the log is behind the stream",
+    ),
     bug(
         "a batch is not cut to what a table wants",
         "LocalTables.take",

@@ -15,7 +15,6 @@ TESTS = {
     "DeltaGate": "test_gate",
     "": "algorithms/test_halves test_site",
 }
-BYTES = "only bytes are wasted: the join at the stream's site finds nothing for those rows"
 
 MUTANTS = (
     # -- questions and answers
@@ -36,7 +35,6 @@ MUTANTS = (
         "rows without a match are shipped",
         "sm_d1.Source.opened",
         assigned("found", "np.arange(walk.rows.num_rows)"),
-        BYTES,
     ),
     bug("walks without a match are not ended", "sm_d2.Destination.answered", drop("advance", at=1)),
     bug(
