@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from node.core.arrangements.ordinals import Passing
@@ -13,7 +15,9 @@ from node.core.events import BatchLogged, DropRequested, QueryIssued
 from node.core.limits import Limits
 from node.core.link import Frame, Identity, Kind, Link
 from node.core.messages import Drop, Message, OpenCopy, Sync, TupleAnswer
-from planner.model import Algorithm, Policy, PolicyName
+from planner.algorithms import CopyKind
+from planner.copies import CopyAxis, RunningCopy, looseness, serves, serving
+from planner.model import Algorithm, Call, ColumnRef, Literal, Policy, PolicyName
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from tests.unit.sites import QUERY, TAU_MS, WINDOW_MS, Cluster
@@ -194,3 +198,16 @@ def test_keys_that_nobody_can_ask_for_die_while_the_query_runs(algorithm: Algori
     keys = [copy.keys for site in ("ash", "bow") for copy in cluster.sites[site].copy_statuses()]
     assert len(keys) == 4
     assert max(keys) <= WINDOW_MS // TAU_MS + 2
+
+
+# -- which copy serves ------------------------------------------------------------------------
+
+
+def test_of_several_copies_of_keys_that_serve_the_one_that_lets_pass_least_is_used() -> None:
+    few = Call("<", (ColumnRef("r", "key"), Literal(5, pa.int64())), pa.bool_())
+    exact = RunningCopy(CopyKind.KEYS, "r", ("key",), ("key",), few, CopyAxis.TIME, "bow", "ash")
+    wide = replace(exact, filter=None)
+    assert serves(wide, exact)
+    assert looseness(wide, exact) > 1
+    assert serving([wide, exact], exact) == exact
+    assert serving([wide], exact) == wide
