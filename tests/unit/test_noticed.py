@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
 from node.core.arrangements.ordinals import Passing
 from node.core.effects import QueryState
-from node.core.events import DropRequested, QueryIssued
+from node.core.events import BatchLogged, DropRequested, QueryIssued
 from node.core.limits import Limits
 from node.core.link import Frame, Identity, Kind, Link
-from node.core.messages import Drop, Message, OpenCopy, TupleAnswer
-from planner.model import Algorithm
+from node.core.messages import Drop, Message, OpenCopy, Sync, TupleAnswer
+from planner.algorithms import CopyKind
+from planner.copies import CopyAxis, RunningCopy, looseness, serves, serving
+from planner.model import Algorithm, Call, ColumnRef, Literal, Policy, PolicyName
 from planner.plans import forced_plan
 from planner.sql import parse_query
-from tests.unit.sites import QUERY, TAU_MS, Cluster
+from tests.unit.sites import QUERY, TAU_MS, WINDOW_MS, Cluster
 
 # -- links ------------------------------------------------------------------------------------
 
@@ -85,6 +90,22 @@ def test_tuples_that_come_for_a_dropped_query_are_there_for_the_others() -> None
     assert cluster.results("q2") == [(0, 0)]
 
 
+def test_what_comes_after_a_sync_that_was_too_large_is_not_sent() -> None:
+    #  two batches of r are logged at once: without the first, ash would take the second for all up to its end
+    cluster = Cluster(limits=Limits(news_us=0, shipment_bytes_max=100))
+    cluster.issue("cam", Algorithm.SP_S)
+    cluster.settle()
+    cluster.hold_logs = True
+    cluster.arrive("r", *range(100), watermark=100, keys=[7919**4 * n % 1_000_003 for n in range(100)])
+    cluster.arrive("r", 105, watermark=110)
+    logged = [news for news in cluster.log_news["bow"] if isinstance(news, BatchLogged)]
+    cluster.log_news["bow"].clear()
+    cluster.give("bow", logged[-1])
+    assert cluster.sent(Sync, site="bow") == []
+    cluster.settle()
+    assert cluster.state is QueryState.FAILED
+
+
 # -- logs -------------------------------------------------------------------------------------
 
 
@@ -142,3 +163,51 @@ def test_a_log_keeps_what_a_copy_begins_with_until_its_holder_has_opened_it() ->
         cluster.settle()
     assert cluster.state is QueryState.COMPLETED, cluster.reason
     assert cluster.results() == cluster.oracle()
+
+
+# -- policy delta -----------------------------------------------------------------------------
+
+
+def test_delta_lets_a_tuple_go_twice_delta_after_it_left_its_window() -> None:
+    #  rows look at V after delta, are shipped, and look at the stream's table up to delta later
+    cluster = Cluster(policy=Policy(PolicyName.DELTA, 40_000))
+    cluster.issue("cam", Algorithm.SM_D1)
+    cluster.settle()
+    cluster.arrive("r", 5, watermark=120)
+    cluster.settle()
+    (table,) = cluster.sites["bow"].arrangements.local.of("r")
+    # It left the windows of rows from 36 on; the oldest row of a walk is a tick older than the end of its batch.
+    assert table.kept_from == 0
+    cluster.arrive("r", watermark=130)
+    cluster.settle()
+    assert table.kept_from == 1
+
+
+# -- what is done -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.SM_D1, Algorithm.SM_S2])
+def test_keys_that_nobody_can_ask_for_die_while_the_query_runs(algorithm: Algorithm) -> None:
+    cluster = Cluster()
+    cluster.issue("cam", algorithm)
+    cluster.settle()
+    for ts in range(0, 300, 10):
+        for stream in ("l", "r"):
+            cluster.arrive(stream, ts, watermark=ts + 10, key=ts)
+            cluster.settle()
+    keys = [copy.keys for site in ("ash", "bow") for copy in cluster.sites[site].copy_statuses()]
+    assert len(keys) == 4
+    assert max(keys) <= WINDOW_MS // TAU_MS + 2
+
+
+# -- which copy serves ------------------------------------------------------------------------
+
+
+def test_of_several_copies_of_keys_that_serve_the_one_that_lets_pass_least_is_used() -> None:
+    few = Call("<", (ColumnRef("r", "key"), Literal(5, pa.int64())), pa.bool_())
+    exact = RunningCopy(CopyKind.KEYS, "r", ("key",), ("key",), few, CopyAxis.TIME, "bow", "ash")
+    wide = replace(exact, filter=None)
+    assert serves(wide, exact)
+    assert looseness(wide, exact) > 1
+    assert serving([wide, exact], exact) == exact
+    assert serving([wide], exact) == wide

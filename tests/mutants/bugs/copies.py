@@ -21,24 +21,28 @@ TESTS = {
     "HeldCopies": "arrangements/test_holding arrangements/test_copies",
     "Claim": "arrangements/test_owning arrangements/test_copies",
     "OwnedCopies": "arrangements/test_owning arrangements/test_copies",
-    "": "arrangements/test_syncs arrangements/test_copies",
+    "Arrangements": "arrangements/test_syncs arrangements/test_copies test_sharing",
+    "": "arrangements/test_syncs arrangements/test_holding arrangements/test_copies",
 }
-MEMORY = "only memory grows"
-BYTES = "only bytes are wasted"
 
 MUTANTS = (
     # -- what is needed of a copy
-    bug("a copy forgets under a frozen lease", "needed_number", condition("frozen", "not leases")),
+    bug(
+        "a copy forgets under a frozen lease",
+        "needed_number",
+        condition("frozen", "not leases"),
+        "equivalent: until it starts a lease is done with nothing, so it needs all that is there",
+    ),
     bug("a copy is kept for the shortest window", "needed_number", value("min()", "max(found)")),
     # -- W'
     bug("every match is shipped again", "ReducedOwner.unsent", assigned("fresh", "~(self._sent.get(places) & False)")),
     bug("the bits of tuples are those of their neighbours", "ReducedOwner.unsent", assigned("places", "_ + 1")),
-    bug("bits are never dropped", "ReducedOwner.forget_before", begin("return"), MEMORY),
+    bug("bits are never dropped", "ReducedOwner.forget_before", begin("return")),
     bug("W' does not say what it forgot", "ReducedHolder.settle", drop("kept_from")),
     bug("a lease before what W' keeps uses it", "ReducedHolder.reaches_back_to", begin("return True")),
     # -- V and what M has of it
     bug("a key dies with its first tuple", "KeyCounts.forget_before", swap("==", ">=")),
-    bug("deaths after the end of a stream are not sent", "KeysOwner.settle", begin("return"), MEMORY),
+    bug("deaths after the end of a stream are not sent", "KeysOwner.settle", begin("return")),
     # -- M
     bug("new tuples of full keys are not sent", "MixedOwner.take", assigned("full", "_[:0]", at=1)),
     bug("a key in a new life is still full at the owner", "MixedOwner._send", drop("clear")),
@@ -49,7 +53,7 @@ MUTANTS = (
         "MixedHolder.fetch",
         value("max()", "self._fetch_count if len(unasked) else 0"),
     ),
-    bug("M keeps what its window forgot", "MixedHolder.on_sync", condition("before", "False"), MEMORY),
+    bug("M keeps what its window forgot", "MixedHolder.on_sync", condition("before", "False")),
     bug("what is forgotten is fetched", "MixedOwner.found", assigned("live", "np.arange(len(numbers))")),
     # -- full copies
     bug("no heartbeat for empty batches", "FullOwner.take", begin("if not len(sealed): return")),
@@ -61,7 +65,12 @@ MUTANTS = (
     # -- claims
     bug("no copy is held from Prepare on", "OwnedCopies.claim", drop("append")),
     bug("claims do not hold new copies", "OwnedCopies.open", drop("append")),
-    bug("a settled claim holds nothing", "OwnedCopies.settle_claim", drop("append")),
+    bug(
+        "a settled claim holds nothing",
+        "OwnedCopies.settle_claim",
+        drop("append"),
+        "equivalent: a copy that may be the one has the lease since it was opened, or since the claim",
+    ),
     bug("deaths go beyond what a claim may want", "Claim.may_be", returned("False")),
     bug("a lost query opens a copy of what is gone", "OwnedCopies.open", assigned("message", "message")),
     bug("what follows a gap is taken for the next", "OwnedCopies.post", condition("_broken", "False")),

@@ -9,7 +9,6 @@ from tests.mutants.mutant import bug
 TESTS = {
     "": "test_native_engine",
 }
-MEMORY = "only memory grows, or time is lost"
 
 MUTANTS = (
     bug("expired rows are appended", "Table.append", condition("min", "False")),

@@ -10,7 +10,6 @@ TESTS = {
     "Link": "test_link",
     "": "test_stack",
 }
-MEMORY = "only memory grows"
 
 _DUPLICATES = ("Link._on_part", drop("return"))
 _NO_RESUME = ("Link._forget_before", condition("_waiting", "False", at=1))

@@ -16,9 +16,9 @@ TESTS = {
     "Lease": "arrangements/test_lease test_delta",
     "done_with": "arrangements/test_lease",
     "LogReaders": "arrangements/test_feeds test_stream_log",
+    "LocalTables": "arrangements/test_feeds test_stream_log test_sharing",
     "": "arrangements/test_feeds arrangements/test_table test_stream_log",
 }
-MEMORY = "only memory grows; what a run may keep is bounded by the limits on look-ahead"
 
 MUTANTS = (
     # -- RowTable
@@ -52,8 +52,18 @@ MUTANTS = (
     bug("delta forgets a tick early", "Lease.passed_ts", value("-", "_0 + progress.tau", at=1)),
     bug("a stream is forgotten by its own head", "done_with", swap("!=", "==")),
     # -- LocalTables
-    bug("a table that reads the log counts as live", "LocalTables.live", without("behind")),
-    bug("a batch is not cut to what a table wants", "LocalTables.take", assigned("part", "sealed")),
+    bug(
+        "a table that reads the log counts as live",
+        "LocalTables.live",
+        without("behind"),
+        "equivalent: whoever reads the log is behind the stream",
+    ),
+    bug(
+        "a batch is not cut to what a table wants",
+        "LocalTables.take",
+        assigned("part", "sealed"),
+        "equivalent: a table that takes sealed batches stands at the end of one; only what is read from a log is cut",
+    ),
     bug("tuples are looked for where they are forgotten", "LocalTables.with_index", without("kept_from")),
     bug(
         "tuples are forgotten that another table has",

@@ -15,7 +15,6 @@ TESTS = {
     "DeltaGate": "test_gate",
     "": "algorithms/test_halves test_site",
 }
-BYTES = "only bytes are wasted: the join at the stream's site finds nothing for those rows"
 
 MUTANTS = (
     # -- questions and answers
@@ -25,13 +24,17 @@ MUTANTS = (
         value("argsort()", "np.arange(len(order))"),
     ),
     bug("a question holds nothing while the engine looks", "FindingDestination.find", drop("hold")),
-    bug("what delta forgot is found by chance", "FindingDestination.find", drop("low", at=1)),
+    bug(
+        "what delta forgot is found by chance",
+        "FindingDestination.find",
+        drop("low", at=1),
+        "equivalent: times are forgotten with the rows, and no rank is below what is left of them",
+    ),
     # -- the algorithms
     bug(
         "rows without a match are shipped",
         "sm_d1.Source.opened",
         assigned("found", "np.arange(walk.rows.num_rows)"),
-        BYTES,
     ),
     bug("walks without a match are not ended", "sm_d2.Destination.answered", drop("advance", at=1)),
     bug(
