@@ -64,7 +64,6 @@ MUTANTS = (
         assigned("part", "sealed"),
         "equivalent: a table that takes sealed batches stands at the end of one; only what is read from a log is cut",
     ),
-    bug("tuples are looked for where they are forgotten", "LocalTables.with_index", without("kept_from")),
     bug(
         "tuples are forgotten that another table has",
         "LocalTables.lowest_kept",
