@@ -12,7 +12,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from planner.algorithms import CopyKind
-from planner.implication import implies, same
+from planner.implication import implies
 from planner.model import Call, ColumnRef, Expr, JoinQuery, Literal, RowsWindow, columns_of
 from planner.selectivity import selectivity
 
@@ -73,7 +73,7 @@ def serves(copy: RunningCopy, needed: RunningCopy) -> bool:
         return False
     if needed.kind.spec.times and copy.axis is not needed.axis:
         return False
-    if same(copy.filter, needed.filter):
+    if copy.filter == needed.filter:
         return True
     if needed.axis is CopyAxis.ROWS or not implies(needed.filter, copy.filter):
         return False
@@ -93,7 +93,7 @@ def looseness(copy: RunningCopy, needed: RunningCopy) -> float:
 
     Of a copy that knows keys only by their tuples it is 1: those that do not pass are seen not to.
     """
-    if not needed.kind.spec.blind or same(copy.filter, needed.filter):
+    if not needed.kind.spec.blind or copy.filter == needed.filter:
         return 1.0
     shares = [1.0 if each is None else selectivity(each) for each in (copy.filter, needed.filter)]
     return max(1.0, shares[0] / max(1e-9, shares[1]))

@@ -21,16 +21,6 @@ _PAIRS_MAX = 20_000
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def same(one: Expr | None, other: Expr | None) -> bool:
-    """Whether two filters are written alike; constants that are equal but not the same, as 0.0 and -0.0, are not."""
-    if isinstance(one, Call) and isinstance(other, Call):
-        alike = (one.function, one.type, len(one.args)) == (other.function, other.type, len(other.args))
-        return alike and all(map(same, one.args, other.args))
-    if isinstance(one, Literal) and isinstance(other, Literal):
-        return bool(one.type == other.type) and repr(one.value) == repr(other.value)
-    return type(one) is type(other) and one == other
-
-
 def implies(narrow: Expr | None, wide: Expr | None) -> bool:
     """Whether every row that passes ``narrow`` passes ``wide``. False may mean that it is not known."""
     if wide is None:
@@ -58,7 +48,7 @@ class _Comparison:
         self._pairs += 1
         if self._pairs > _PAIRS_MAX:
             raise _TooManyError
-        if same(narrow, wide):
+        if narrow == wide:
             return True
         if parts := _parts(wide, "and"):
             return all(self._implies(narrow, part) for part in parts)
@@ -117,9 +107,9 @@ def _follows(narrow: Expr, wide: Expr) -> bool:
     if known is None:
         return False
     if (tested := _not_null(wide)) is not None:
-        return same(known.subject, tested)
+        return known.subject == tested
     asked = _comparing(wide)
-    if asked is None or not same(known.subject, asked.subject):
+    if asked is None or known.subject != asked.subject:
         return False
     if known.literal.type != asked.literal.type or type(known.literal.value) is not type(asked.literal.value):
         return False

@@ -7,7 +7,7 @@ and the sink. Nothing here knows about daemons, links or engines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 
@@ -115,10 +115,18 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant; None is the null of its type. Dates, times and durations are whole units of their type."""
+    """A constant; None is the null of its type. Dates, times and durations are whole units of their type.
 
-    value: bool | int | float | Decimal | str | bytes | None
+    Constants are equal if they are written alike: 0.0 and -0.0, which Python takes for equal, are texts that differ,
+    and filters with the one do not stand for filters with the other.
+    """
+
+    value: bool | int | float | Decimal | str | bytes | None = field(compare=False)
     type: pa.DataType
+    written: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "written", repr(self.value))
 
 
 @dataclass(frozen=True, slots=True)
