@@ -89,6 +89,8 @@ class CopySpec:
     blind: bool = False
     #: Whether a tuple comes only if someone asks for it, so that it is nobody's filter that decides.
     asked_only: bool = False
+    #: Whether one copy serves queries with any filters and columns, and is sent what each of them adds.
+    grows: bool = False
     #: Of tuples that are sent because someone asks: the share that one step asks for. Each is sent once, whoever asks.
     share: Callable[[JoinStats], float] | None = None
 
@@ -295,7 +297,7 @@ def _paper_sm_d2(step: PaperStep) -> float:
 # -- the table --------------------------------------------------------------------------------
 
 COPIES: Mapping[CopyKind, CopySpec] = {
-    CopyKind.FULL: CopySpec(_full_sync, keyed=False),
+    CopyKind.FULL: CopySpec(_full_sync, keyed=False, grows=True),
     CopyKind.REDUCED: CopySpec(_reduced_sync, times=True, asked_only=True, share=lambda stats: stats.reduced_share),
     CopyKind.MIXED: CopySpec(keys_sync, times=True, blind=True, share=lambda stats: stats.mixed_share),
     CopyKind.KEYS: CopySpec(keys_sync, tuples=False, blind=True),

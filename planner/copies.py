@@ -64,22 +64,47 @@ def copy_of(query: JoinQuery, kind: CopyKind, alias: str, keys: tuple[str, ...],
 def serves(copy: RunningCopy, needed: RunningCopy) -> bool:
     """Whether a copy holds all that another one would have to.
 
-    Tuples of a copy with a wider filter are filtered again where they are used, so it must have the columns for that.
-    Positions in a count window depend on what passed the filter, so there filters must be the same.
+    Tuples of a copy with a wider filter are filtered again where they are used, so it must have the columns for that;
+    not if it grows: then it is told of each tuple which filters it passes. Positions in a count window depend on what
+    passed the filter, so there filters must be the same.
     """
-    if (copy.kind, copy.stream, copy.owner, copy.holder) != (needed.kind, needed.stream, needed.owner, needed.holder):
+    if not _is_of(copy, needed) or not set(needed.columns) <= set(copy.columns):
         return False
-    if copy.keys != needed.keys or not set(needed.columns) <= set(copy.columns):
-        return False
-    if needed.kind.spec.times and copy.axis is not needed.axis:
+    spec = needed.kind.spec
+    if (spec.times or spec.grows) and copy.axis is not needed.axis:
         return False
     if copy.filter == needed.filter:
         return True
     if needed.axis is CopyAxis.ROWS or not implies(needed.filter, copy.filter):
         return False
-    if needed.kind.spec.tuples and not set(_columns(needed.filter)) <= set(copy.columns):
+    if spec.tuples and not spec.grows and not set(_columns(needed.filter)) <= set(copy.columns):
         return False
     return looseness(copy, needed) <= LOOSENESS_MAX
+
+
+def can_serve(copy: RunningCopy, needed: RunningCopy) -> bool:
+    """Whether a copy holds all that another one would have to, or will when it has grown."""
+    if not needed.kind.spec.grows:
+        return serves(copy, needed)
+    same_counts = needed.axis is not CopyAxis.ROWS or copy.filter == needed.filter
+    return _is_of(copy, needed) and copy.axis is needed.axis and same_counts
+
+
+def missing_share(copies: Iterable[RunningCopy], needed: RunningCopy, column: str) -> float:
+    """The share of a column's values that a copy which grows would have to be sent beside what others need; a guess."""
+    share = 1.0
+    for copy in copies:
+        if can_serve(copy, needed) and column in copy.columns:
+            if implies(needed.filter, copy.filter):
+                return 0.0
+            assert copy.filter is not None, "what has no filter is implied by everything"
+            share *= 1 - selectivity(copy.filter)
+    return share
+
+
+def _is_of(copy: RunningCopy, needed: RunningCopy) -> bool:
+    mine, theirs = ((each.kind, each.stream, each.keys, each.owner, each.holder) for each in (copy, needed))
+    return mine == theirs
 
 
 def serving(copies: Iterable[RunningCopy], needed: RunningCopy) -> RunningCopy | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from planner.algorithms import LOCAL_CPU_S, PLAIN, PRODUCT_ALGORITHMS, Algorithm, CopyKind
 from planner.constants import EVENT_TIME
-from planner.copies import RunningCopy, copy_of, looseness, serving
+from planner.copies import RunningCopy, can_serve, copy_of, looseness, missing_share, serving
 from planner.cost import Flow, Move, Objective, ReplicaKey
 from planner.estimate import Estimator
 from planner.graph import is_linked, link_of, needed_after
@@ -333,6 +333,7 @@ class WireSpace:
         return self._replica_flows[replica]
 
     def _sync(self, replica: ReplicaKey, number: int) -> Parts:
+        """What it costs to keep a replica; to let a copy grow that runs, only what nobody needed before."""
         estimator, alias = self.estimator, self.aliases[number]
         load = CopyLoad(
             estimator.rates[number],
@@ -342,7 +343,26 @@ class WireSpace:
             sum(KEY_SHARE * self._column_bytes(ColumnRef(alias, name)) for name in replica.keys),
             self.times_bytes(replica),
         )
-        return replica.kind.spec.sync(load)
+        sync = replica.kind.spec.sync
+        if not self._grows(replica):
+            return sync(load)
+        more, nothing = (dict(sync(replace(load, tuple_bytes=size))) for size in (self._new_bytes(replica), 0.0))
+        return tuple((kind, size - nothing[kind]) for kind, size in more.items())
+
+    def _grows(self, replica: ReplicaKey) -> bool:
+        """Whether a copy runs that will be sent what is needed for this replica beside what others need."""
+        if not replica.kind.spec.grows or not self._statistics.copies:
+            return False
+        needed = self._needed(replica)
+        return any(can_serve(copy, needed) for copy in self._statistics.copies)
+
+    def _new_bytes(self, replica: ReplicaKey) -> float:
+        """Of a tuple: those that nobody needed before."""
+        needed, copies = self._needed(replica), self._statistics.copies
+        return sum(
+            missing_share(copies, needed, name) * self._column_bytes(ColumnRef(replica.alias, name))
+            for name in needed.columns
+        )
 
     def times_bytes(self, replica: ReplicaKey) -> float:
         """What the holder of a copy of tuples is sent of each tuple: its event time, if the window counts tuples."""

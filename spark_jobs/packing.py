@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from node.core import payload
 from node.core.engine import Append, Find, Op, Probe
 from spark_jobs.channel import Body
 
@@ -45,7 +46,7 @@ def unpack_rows(body: Body) -> pa.RecordBatch:
 def together(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
     """The batches as one, if there is any, and if Arrow can do that for their types."""
     try:
-        return [pa.concat_batches(batches)] if batches else []
+        return [payload.concat(batches)] if batches else []
     except pa.ArrowNotImplementedError:
         return batches
 

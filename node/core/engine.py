@@ -61,7 +61,11 @@ class CloseIndex:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add rows, in any order of POSITION."""
+    """Add rows, in any order of POSITION.
+
+    A column of Arrow's null type is one of which nothing is known of these rows: there they have nulls, which take no
+    memory. So a table may have columns that some of its rows were never given.
+    """
 
     table: str
     rows: pa.RecordBatch

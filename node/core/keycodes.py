@@ -6,7 +6,8 @@ column *is* its code, so equal codes mean equal keys. All other keys are hashed
 and ``equal_keys`` must decide about rows whose codes are equal.
 
 Nulls: the code of a row with a null in a key column means nothing. ``usable``
-says which rows have none; only those may be indexed or probed.
+says which rows have none; only those may be indexed or probed. A column of which
+nothing is known has Arrow's null type: none of its rows is usable.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ def is_fixed(kind: pa.DataType) -> bool:
 
 
 def _hash(column: pa.Array) -> U64:
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), dtype=np.uint64)
     if is_whole(column.type):
         return scramble(integers(column).view(np.uint64))
     if is_fixed(column.type):

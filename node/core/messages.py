@@ -137,6 +137,26 @@ class CloseCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPortion:
+    """From owner to holder: from the next Sync on a full copy has the columns of ``spec`` for what passes its filter.
+
+    ``portion`` is the number of that filter in the copy. Other columns than before, if it is known already.
+    """
+
+    copy: int
+    portion: int
+    spec: RunningCopy
+
+
+@dataclass(frozen=True, slots=True)
+class DropPortion:
+    """From owner to holder: from the next Sync on a full copy does not have this portion any more."""
+
+    copy: int
+    portion: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sync:
     """From owner to holder: what happened to a copy's view since the last one. A heartbeat if nothing did.
 
@@ -271,8 +291,10 @@ QueryMessage = (
     | Rows
     | Done
 )
-#: Messages about a copy, whichever queries use it.
-CopyMessage = CloseCopy | Sync | Fetch | Fetched
+#: Messages about a copy, whichever queries use it: from its owner, and from its holder.
+OwnerMessage = SetPortion | DropPortion | Sync | Fetched
+HolderMessage = CloseCopy | Fetch
+CopyMessage = OwnerMessage | HolderMessage
 Message = QueryMessage | CopyMessage
 #: Messages of a query's steps, from one half to the other.
 StepMessage = Carry | AskMatches | KeyAnswer | TupleAnswer
@@ -280,7 +302,7 @@ StepMessage = Carry | AskMatches | KeyAnswer | TupleAnswer
 
 def subject_of(message: Message) -> str:
     """What a message is about, for people."""
-    if isinstance(message, CloseCopy | Sync | Fetch | Fetched):
+    if isinstance(message, CopyMessage):
         return f"{type(message).__name__} of copy {message.copy}"
     return f"{type(message).__name__} of query {message.query_id}"
 

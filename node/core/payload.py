@@ -84,6 +84,37 @@ def plain_batch(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.RecordB
     return pa.RecordBatch.from_arrays([to_plain(column) for column in columns], names=list(names))
 
 
+def typed(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column; nulls of ``kind`` if it is one of which nothing is known, which has Arrow's null type."""
+    return pa.nulls(len(column), kind) if pa.types.is_null(column.type) else column
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches with the same columns as one, also where nothing is known of a column in some of them."""
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0].schema
+    if all(batch.schema.equals(first) for batch in batches[1:]):
+        return pa.concat_batches(batches)
+    kinds = list(first.types)
+    for batch in batches[1:]:
+        kinds = [
+            other if pa.types.is_null(kind) else kind for kind, other in zip(kinds, batch.schema.types, strict=True)
+        ]
+    return pa.concat_batches(
+        pa.RecordBatch.from_arrays(
+            [typed(column, kind) for column, kind in zip(batch.columns, kinds, strict=True)], names=first.names
+        )
+        for batch in batches
+    )
+
+
+def spread(column: pa.Array, places: NDArray[np.bool_]) -> pa.Array:
+    """The values of the column where ``places`` is true, one after the other, and nulls elsewhere."""
+    numbers = pa.array(np.cumsum(places) - 1, mask=~places)
+    return from_plain(to_plain(column).take(numbers), column.type)
+
+
 def owned(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, copied if it is a small slice that would keep a much larger batch in memory."""
     if batch.get_total_buffer_size() <= 2 * batch.nbytes + 4096:

@@ -54,23 +54,46 @@ def decode_rows(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """
     if not data:
         return empty_batch(schema)
-    count, at = decode_varint(data, 0)
-    if count == 0:
-        raise PeerProtocolError("rows require at least one row when bytes are sent; got 0")
-    if not _fits(count, len(schema)):
-        raise PeerProtocolError(f"rows require at most {ROWS_MAX} and {VALUES_MAX} values; got {count} rows")
-    reader = ColumnReader(data, at, count)
-    try:
-        columns = [reader.read(field.type) for field in schema]
-        rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-        rows.validate(full=True)
-    except PeerProtocolError as error:
-        raise PeerProtocolError(f"rows require columns {schema.names}; got bytes that are not: {error}") from None
-    except (pa.ArrowException, ValueError, OSError, EOFError, StopIteration) as error:
-        raise PeerProtocolError(f"rows require columns {schema.names}; got bytes that are not: {error}") from error
-    if reader.at != len(data):
-        raise PeerProtocolError(f"rows require columns {schema.names}; got {len(data) - reader.at} bytes too many")
+    reader = RowsReader(data)
+    rows = reader.read(schema)
+    reader.check_empty()
     return rows
+
+
+class RowsReader:
+    """Batches of rows, one behind the other, from bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def read(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The next batch, which has rows.
+
+        Raises PeerProtocolError if the bytes are not that.
+        """
+        count, at = decode_varint(self._data, self._at)
+        if count == 0:
+            raise PeerProtocolError("rows require at least one row when bytes are sent; got 0")
+        if not _fits(count, len(schema)):
+            raise PeerProtocolError(f"rows require at most {ROWS_MAX} and {VALUES_MAX} values; got {count} rows")
+        reader = ColumnReader(self._data, at, count)
+        try:
+            columns = [reader.read(field.type) for field in schema]
+            rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+            rows.validate(full=True)
+        except PeerProtocolError as error:
+            raise PeerProtocolError(f"rows require columns {schema.names}; got bytes that are not: {error}") from None
+        except (pa.ArrowException, ValueError, OSError, EOFError, StopIteration) as error:
+            raise PeerProtocolError(f"rows require columns {schema.names}; got bytes that are not: {error}") from error
+        self._at = reader.at
+        return rows
+
+    def check_empty(self) -> None:
+        """Raises PeerProtocolError if there is more."""
+        if self._at != len(self._data):
+            over = len(self._data) - self._at
+            raise PeerProtocolError(f"rows require their own bytes; got {over} bytes too many")
 
 
 def _fits(rows: int, columns: int) -> bool:

@@ -44,18 +44,22 @@ from node.core.messages import (
     CloseCopy,
     Done,
     Drop,
+    DropPortion,
     Failed,
     Fetch,
     Fetched,
+    HolderMessage,
     KeyAnswer,
     LeaseCopy,
     Message,
     OpenCopy,
+    OwnerMessage,
     Prepare,
     Prepared,
     Profiles,
     Refused,
     Rows,
+    SetPortion,
     Start,
     Sync,
     TupleAnswer,
@@ -242,14 +246,14 @@ class Site:
             self._outbox.ignore(IgnoreReason.UNKNOWN_QUERY, message)
 
     def _concerned(self, peer: str, message: Message) -> tuple[str, ...]:
-        if isinstance(message, Sync | Fetched | TupleAnswer):
+        if isinstance(message, OwnerMessage | TupleAnswer):
             held = self.arrangements.held.get(message.copy)
             if held is not None and held.spec.owner == peer:
                 return tuple(dict.fromkeys(lease.query_id for lease in held.leases))
-        if isinstance(message, Fetch | CloseCopy):
+        if isinstance(message, HolderMessage):
             owned = self.arrangements.owned.get(peer, message.copy)
             return () if owned is None else tuple(owned.users)
-        if isinstance(message, Sync | Fetched) or not self._participant.takes_part(peer, message.query_id):
+        if isinstance(message, OwnerMessage) or not self._participant.takes_part(peer, message.query_id):
             return ()
         return (message.query_id,)
 
@@ -281,6 +285,8 @@ class Site:
                 self._participant.on_step(peer, message)
             case Sync():
                 self._participant.on_fed(self.arrangements.on_sync(peer, message))
+            case SetPortion() | DropPortion():
+                self.arrangements.on_portion(peer, message)
             case Fetched():
                 self._participant.wake(self.arrangements.on_fetched(peer, message))
             case Fetch():

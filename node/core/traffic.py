@@ -14,6 +14,7 @@ from node.core.messages import (
     AskMatches,
     Carry,
     CloseCopy,
+    DropPortion,
     Fetch,
     Fetched,
     KeyAnswer,
@@ -21,6 +22,7 @@ from node.core.messages import (
     Message,
     OpenCopy,
     Rows,
+    SetPortion,
     Sync,
     TupleAnswer,
 )
@@ -63,7 +65,7 @@ def cause_of(message: Message) -> Cause:
             return Cause(message.query_id, Purpose.COPY, "", message.need)
         case Rows():
             return Cause(message.query_id, Purpose.RESULTS, message.head)
-        case CloseCopy() | Sync() | Fetch() | Fetched():
+        case CloseCopy() | SetPortion() | DropPortion() | Sync() | Fetch() | Fetched():
             return Cause("", Purpose.COPY)
         case _:
             return Cause(message.query_id, Purpose.CONTROL)

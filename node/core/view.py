@@ -5,6 +5,8 @@ Many queries look at one batch: what they have in common is computed once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -41,10 +43,11 @@ class SealedRows:
         first: int,
         sealed_at_us: int,
         passed: Expr | None = None,
+        passing: Mapping[Expr, I64] | None = None,
     ) -> None:
         """``ts`` is the event time of each row, ascending, in the stream's unit; ``first`` the first row's number.
 
-        ``passed`` is a filter that all rows are known to pass.
+        ``passed`` is a filter that all rows are known to pass, ``passing`` of others the places of the rows that do.
         """
         self.stream = stream
         self.span = span
@@ -53,7 +56,7 @@ class SealedRows:
         self.first = first
         self.sealed_at_us = sealed_at_us
         self.passed = passed
-        self._passing: dict[Expr, I64] = {}
+        self._passing: dict[Expr, I64] = dict(passing or {})
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -66,7 +69,8 @@ class SealedRows:
         span = Span(tick, self.span.end)
         first = self.first + skip
         rows, ts = self.rows.slice(skip), self.ts[skip:]
-        return SealedRows(self.stream, span, rows, ts, first, self.sealed_at_us, self.passed)
+        passing = {condition: places[places >= skip] - skip for condition, places in self._passing.items()}
+        return SealedRows(self.stream, span, rows, ts, first, self.sealed_at_us, self.passed, passing)
 
     def passing(self, condition: Expr | None, from_ts: int) -> I64:
         """The places of the rows from an event time on that pass a filter; its columns are under the stream's name."""

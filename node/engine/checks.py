@@ -44,9 +44,9 @@ def check_opened(who: str, table: str, keys: Sequence[str], opened: Iterable[Seq
 
 
 def check_append(table: str, schema: pa.Schema, rows: pa.RecordBatch) -> None:
-    """Rows have the table's schema, and each its position."""
+    """Rows have the table's schema, but for columns of which nothing is known, and each its position."""
     who = f"append to table {table!r}"
-    if not rows.schema.equals(schema):
+    if not rows.schema.equals(schema) and not _is_part_of(rows.schema, schema):
         raise ValueError(f"{who}: required schema\n{schema}\ngot\n{rows.schema}")
     _check_filled(who, POSITION, rows.column(POSITION))
 
@@ -101,6 +101,13 @@ def check_question(op: Question, schema: pa.Schema) -> None:
     else:
         check_find(op, schema)
         check_find_bounds(op)
+
+
+def _is_part_of(rows: pa.Schema, table: pa.Schema) -> bool:
+    """Whether rows have the table's columns, some of them perhaps of the null type."""
+    return rows.names == table.names and all(
+        mine == theirs or pa.types.is_null(mine) for mine, theirs in zip(rows.types, table.types, strict=True)
+    )
 
 
 def _check_condition(who: str, condition: Expr | None, joined: pa.Schema) -> None:

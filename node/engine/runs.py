@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from node.core import payload as payloads
 from node.core.hashing import I64
 from node.engine import orders
 from node.engine.orders import Order
@@ -72,7 +73,7 @@ def merge(runs: Sequence[Run], before: int) -> Run:
         of_keys = [(base, part.orders[keys]) for base, part in zip(bases, parts, strict=False) if keys in part.orders]
         merged[keys] = orders.merge(of_keys, in_order)
     positions = np.concatenate([part.positions for part in parts])
-    return make(pa.concat_batches([part.payload for part in parts]), positions, merged)
+    return make(payloads.concat([part.payload for part in parts]), positions, merged)
 
 
 def trim(run: Run, before: int) -> Run:

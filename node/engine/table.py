@@ -124,10 +124,13 @@ class Table:
         """Columns of rows of runs, in that order. Assumes at least one row and one name."""
         kinds = [self.schema.field(name).type for name in names]
         taken = [run.payload.select(names).take(pa.array(places)) for run, places in rows]
-        whole = taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        whole = payload.concat(taken)
         if whole.schema.types == kinds:
             return whole
-        columns = [payload.from_plain(column, kind) for column, kind in zip(whole.columns, kinds, strict=True)]
+        columns = [
+            payload.from_plain(payload.typed(column, kind), kind)
+            for column, kind in zip(whole.columns, kinds, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
 
     def _order(self, keys: Keys, rows: pa.RecordBatch, positions: I64) -> Order | None:

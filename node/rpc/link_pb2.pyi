@@ -61,7 +61,7 @@ class About(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles")
+    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles", "set_portion", "drop_portion")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     PREPARED_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +83,8 @@ class Message(_message.Message):
     CLOSE_COPY_FIELD_NUMBER: _ClassVar[int]
     ASK_PROFILE_FIELD_NUMBER: _ClassVar[int]
     PROFILES_FIELD_NUMBER: _ClassVar[int]
+    SET_PORTION_FIELD_NUMBER: _ClassVar[int]
+    DROP_PORTION_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     prepare: Prepare
     prepared: Prepared
@@ -104,7 +106,9 @@ class Message(_message.Message):
     close_copy: int
     ask_profile: AskProfile
     profiles: Profiles
-    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ...) -> None: ...
+    set_portion: SetPortion
+    drop_portion: DropPortion
+    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ..., set_portion: _Optional[_Union[SetPortion, _Mapping]] = ..., drop_portion: _Optional[_Union[DropPortion, _Mapping]] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
@@ -129,6 +133,24 @@ class LeaseCopy(_message.Message):
     copy: int
     need: int
     def __init__(self, copy: _Optional[int] = ..., need: _Optional[int] = ...) -> None: ...
+
+class SetPortion(_message.Message):
+    __slots__ = ("copy", "portion", "spec")
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    PORTION_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    copy: int
+    portion: int
+    spec: RunningCopy
+    def __init__(self, copy: _Optional[int] = ..., portion: _Optional[int] = ..., spec: _Optional[_Union[RunningCopy, _Mapping]] = ...) -> None: ...
+
+class DropPortion(_message.Message):
+    __slots__ = ("copy", "portion")
+    COPY_FIELD_NUMBER: _ClassVar[int]
+    PORTION_FIELD_NUMBER: _ClassVar[int]
+    copy: int
+    portion: int
+    def __init__(self, copy: _Optional[int] = ..., portion: _Optional[int] = ...) -> None: ...
 
 class AskProfile(_message.Message):
     __slots__ = ("text", "streams")

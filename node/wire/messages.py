@@ -9,8 +9,10 @@ from node.core.messages import (
     AskProfile,
     Carry,
     CloseCopy,
+    CopyMessage,
     Done,
     Drop,
+    DropPortion,
     Failed,
     Fetch,
     Fetched,
@@ -23,6 +25,7 @@ from node.core.messages import (
     Profiles,
     Refused,
     Rows,
+    SetPortion,
     Start,
     Sync,
     TupleAnswer,
@@ -66,7 +69,7 @@ def kind_of(message: Message) -> Kind:
 def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 - a flat table reads best
     """One message as a link carries it."""
     out = pb.Message()
-    if not isinstance(message, CloseCopy | Sync | Fetch | Fetched):
+    if not isinstance(message, CopyMessage):
         out.query_id = message.query_id
     numbers: tuple[int, ...] = ()
     blobs: tuple[bytes, ...] = ()
@@ -126,6 +129,11 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
             out.lease_copy.CopyFrom(pb.LeaseCopy(copy=message.copy, need=message.need))
         case CloseCopy():
             out.close_copy = message.copy
+        case SetPortion():
+            portion = pb.SetPortion(copy=message.copy, portion=message.portion, spec=copy_out(message.spec))
+            out.set_portion.CopyFrom(portion)
+        case DropPortion():
+            out.drop_portion.CopyFrom(pb.DropPortion(copy=message.copy, portion=message.portion))
         case Rows():
             out.rows = message.head
             numbers, blobs = (*span_out(message.span), message.sealed_at_us), (message.rows,)
@@ -189,6 +197,11 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
             found = LeaseCopy(query_id, message.lease_copy.copy, message.lease_copy.need)
         case "close_copy":
             found = CloseCopy(message.close_copy)
+        case "set_portion":
+            portion = message.set_portion
+            found = SetPortion(portion.copy, portion.portion, copy_in(portion.spec))
+        case "drop_portion":
+            found = DropPortion(message.drop_portion.copy, message.drop_portion.portion)
         case "rows":
             found = Rows(query_id, message.rows, numbers.span(), numbers.take(), rest.blob())
         case "done":

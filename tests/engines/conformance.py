@@ -584,6 +584,29 @@ def test_an_index_opened_late_finds_what_is_there_and_what_comes(engines: Engine
     assert Counter(answer[KEY].to_pylist()) == {0: 26, 1: 25, 2: 1}
 
 
+def test_rows_may_lack_columns_of_their_table(engines: Engines) -> None:
+    """Those are null, whichever rows come first, also where they are keys, and runs of both kinds are merged."""
+    schema = pa.schema(
+        [(POSITION, pa.int64()), ("k", pa.string()), ("j", pa.int64()), ("t", pa.dictionary(pa.int8(), pa.string()))]
+    )
+    engine = engines()
+    done(engine.run([OpenTable("t", schema), OpenIndex("t", ("k",)), OpenIndex("t", ("j",))]))
+    texts = pa.array(["x"]).cast(schema.field("t").type)
+    for position in range(40):
+        known = position % 3 == 1
+        j, t = (pa.array([7]), texts) if known else (pa.nulls(1), pa.nulls(1))
+        rows = pa.RecordBatch.from_arrays([pa.array([position]), pa.array(["a"]), j, t], names=schema.names)
+        (answer,) = done(engine.run([Append("t", rows), find_of(["a"], high=99, columns=("j", "t"))]))
+        assert answer.schema.field("t").type == schema.field("t").type
+        found = {row[POSITION]: (row["j"], row["t"]) for row in answer.to_pylist()}
+        assert found == {each: (7, "x") if each % 3 == 1 else (None, None) for each in range(position + 1)}
+    by_j = Find("t", ("j",), pa.record_batch({"j": [7]}), 2, 99, "t", None, ("k",))
+    (answer,) = done(engine.run([Expire("t", 2), by_j]))
+    assert sorted(answer[POSITION].to_pylist()) == [each for each in range(2, 40) if each % 3 == 1]
+    (late,) = done(engine.run([CloseIndex("t", ("j",)), OpenIndex("t", ("j",)), by_j]))
+    assert sorted(late[POSITION].to_pylist()) == sorted(answer[POSITION].to_pylist())
+
+
 def test_a_table_keeps_its_rows_while_nobody_looks(engines: Engines) -> None:
     engine = engines()
     done(engine.run([OpenTable("t", SCHEMA), append_of(0, 1), append_of(2), Expire("t", 1)]))

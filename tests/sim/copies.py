@@ -4,7 +4,9 @@ The definition is taken from the scenario's data alone (``views``): the tuples o
 the tick for which the copy was opened, that pass its filter, in order. At a holder that is sealed up to tick f and has
 forgotten what is before position e,
 
-    table        of a local stream, or of a full copy: holds every tuple with tick < f and number >= e
+    table        of a local stream: holds every tuple with tick < f and number >= e
+    full copy    the same for each of its queries, from the query's first tick on: of the tuples that pass its filter
+                 the columns that it needs, and that they pass
     V            holds exactly the distinct keys of those tuples
     M            holds the same keys, and of those that are full exactly their tuples
     W'           holds exactly the tuples it was sent that are not before e, and they are tuples of the view
@@ -15,15 +17,19 @@ and no tuple is ever sent twice to the same copy.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from node.core.arrangements.copy import ROWS_AXIS, HeldCopy
 from node.core.arrangements.full import FullHolder
 from node.core.arrangements.keys import KeysHolder
+from node.core.arrangements.lease import Lease
 from node.core.arrangements.mixed import MixedHolder
 from node.core.arrangements.ordinals import Ordinals
+from node.core.arrangements.portions import PASSES
 from node.core.arrangements.reduced import ReducedHolder
 from node.core.arrangements.table import RowTable
 from node.core.engine import HIGH, LOW, POSITION, TS, Engine, Find, Probe
@@ -108,7 +114,7 @@ class CopyJudge:
     def _check_copy(self, site: str, copy: HeldCopy, engine: Engine) -> None:
         match copy:
             case FullHolder():
-                self._check_table(copy.table, self._view(copy), engine)
+                self._check_full(copy, engine)
             case KeysHolder():
                 self._check_keys(copy, copy.table, self._view(copy).between(copy.kept_from, copy.frontier))
             case MixedHolder():
@@ -129,6 +135,43 @@ class CopyJudge:
             else:
                 required = Counter(item.row(columns) for _, item in wanted)
             _compare(f"table {table.name} by {keys}", found, required)
+
+    def _check_full(self, copy: FullHolder, engine: Engine) -> None:
+        table, spec = copy.table, copy.spec
+        if spec.axis is ROWS_AXIS:
+            _check_times(table.name, table._ordinals, self._view(copy), table.frontier)
+        for lease in table.leases:
+            if lease.frozen or lease.keys is None:
+                continue
+            low = max(table.kept_from, table._ordinals.rank_one(lease.first_ts))
+            live = self._live(copy, lease, low)
+            columns = (*lease.columns, PASSES)
+            rows = self._found(engine, table.name, lease.keys, columns, self._views.of(spec.stream), low)
+            found = Counter(self._seen(copy, lease, rows))
+            required = Counter(
+                (item.ts, *item.row(lease.columns)) for item in live if item.key(lease.keys) or not lease.keys
+            )
+            if not lease.keys:
+                required = Counter(row[1:] for row in required.elements())
+            _compare(f"{copy.progress.name} for {lease.query_id} by {lease.keys}", found, required)
+
+    def _live(self, copy: FullHolder, lease: Lease, low: int) -> list[ViewTuple]:
+        """What a query must find from a number of the copy on."""
+        if copy.spec.axis is ROWS_AXIS:
+            return self._view(copy).between(low, copy.frontier)
+        # The copy has what several filters let pass, so its numbers are those of no view.
+        oldest = copy.table._ordinals.time_of(low)
+        view = self._views.of(copy.spec.stream, lease.reach.filter, lease.first_tick or 0)
+        return [] if oldest is None else view.between(view.rank(oldest), copy.frontier)
+
+    @staticmethod
+    def _seen(copy: FullHolder, lease: Lease, rows: Counter[Row]) -> Iterator[Row]:
+        """Of the rows of a full copy those that a query takes for its own, each behind its time if it is known."""
+        condition = lease.reach.filter
+        number = None if condition is None else copy.table.portions.number_of(condition)
+        for row in rows.elements():
+            if number is None or row[-1] >> number & 1:
+                yield (int(copy.table.times_of(np.array([row[0]]))[0]), *row[1:-1]) if lease.keys else row[:-1]
 
     def _check_keys(self, copy: HeldCopy, table: KeyTable, live: list[ViewTuple]) -> None:
         required = {item.key(copy.spec.keys) for item in live} - {None}

@@ -208,14 +208,26 @@ class Invariants:
                 if isinstance(thing, OwnedCopy) and lease.query_id not in thing.users:
                     # Its query may turn out to use another copy.
                     continue
-                number = self._needed(state, lease, view)
-                if number is not None and kept > number:
+                seen, first = self._seen(thing, lease, kept, view)
+                number = self._needed(state, lease, seen)
+                if number is not None and first > number:
                     raise broken(
                         6,
-                        f"{_name(thing)} at {site} keeps what is from {kept} on; {lease.query_id} {lease.reach.alias} "
+                        f"{_name(thing)} at {site} keeps what is from {first} on; {lease.query_id} {lease.reach.alias} "
                         f"needs it from {number} on",
                     )
         self._kept[site] = now
+
+    def _seen(self, thing: object, lease: Lease, kept: int, view: View) -> tuple[View, int]:
+        """The view of which a lease's tuples are, and the number there of the first that is kept.
+
+        A full copy has what several filters let pass, so its own numbers are those of no view.
+        """
+        if not isinstance(thing, FullHolder) or thing.spec.axis is ROWS_AXIS or not thing.table.keys:
+            return view, kept
+        own = self._views.of(thing.spec.stream, lease.reach.filter, thing.opened)
+        oldest = thing.table._ordinals.time_of(kept)
+        return own, own.end(thing.frontier) if oldest is None else own.rank(oldest)
 
     def _keeping(self, state: Site) -> Iterator[tuple[object, int, list[Lease], View]]:
         """Everything that forgets, with the number of the first tuple that it keeps, in its view."""

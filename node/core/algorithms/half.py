@@ -114,18 +114,17 @@ class Half:
             placed,
             step.carry_keys,
             step.hop.alias,
-            self.condition(window.filter),
+            self.condition(window.where(self.lease.reach)),
             tuple(step.answer_schema.names),
         )
         self._desk.ask(probe, self.wait_for(walk, Stage.ENGINE, f"{rows.num_rows} rows to be joined"))
 
-    def condition(self, passed: Expr | None) -> Expr | None:
-        """What must hold for a joined row besides its keys; tuples that have passed our filter are not asked again.
+    def condition(self, where: Expr | None) -> Expr | None:
+        """What must hold for a joined row besides its keys; ``where`` is what of our filter is not known to hold.
 
         Always the same object, by which an engine knows the question again.
         """
-        if passed not in self._conditions:
-            reach = self.lease.reach
-            where = None if reach.where is None or reach.filter == passed else reach.where
-            self._conditions[passed] = conjunction([term for term in (where, self._step.residual) if term is not None])
-        return self._conditions[passed]
+        if where not in self._conditions:
+            terms = [term for term in (where, self._step.residual) if term is not None]
+            self._conditions[where] = conjunction(terms)
+        return self._conditions[where]

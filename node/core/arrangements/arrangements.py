@@ -21,7 +21,18 @@ from node.core.arrangements.table import RowTable
 from node.core.effects import IgnoreReason, TrimLog
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.limits import Limits
-from node.core.messages import CloseCopy, Fetch, Fetched, LeaseCopy, OpenCopy, Sync, TupleAnswer
+from node.core.messages import (
+    CloseCopy,
+    DropPortion,
+    Fetch,
+    Fetched,
+    LeaseCopy,
+    OpenCopy,
+    OwnerMessage,
+    SetPortion,
+    Sync,
+    TupleAnswer,
+)
 from node.core.outbox import Outbox
 from node.core.queries.waiting import Waiting
 from node.core.sealer import Batch
@@ -54,6 +65,8 @@ class Fed:
     woken: list[Waiting] = field(default_factory=list)
     #: Tables that took a batch, each with it: walks may start with it.
     batches: list[tuple[RowTable, SealedRows]] = field(default_factory=list)
+    #: Queries that cannot go on, and why.
+    lost: dict[str, str] = field(default_factory=dict)
 
 
 class Arrangements:
@@ -264,6 +277,7 @@ class Arrangements:
         fed = Fed()
         copy = self._held_from(peer, message)
         if isinstance(copy, FullHolder):
+            fed.lost = dict.fromkeys(copy.uncovered(message.frontier), f"site {peer} sends nothing for it any more")
             fed.batches.append((copy.table, copy.on_sync(message)))
         elif isinstance(copy, ReducedHolder | KeysHolder | MixedHolder):
             copy.on_sync(message)
@@ -271,6 +285,15 @@ class Arrangements:
             fed.woken = copy.progress.release()
             self._dirty[copy] = None
         return fed
+
+    def on_portion(self, peer: str, message: SetPortion | DropPortion) -> None:
+        """A full copy is to have more from now on, or less."""
+        copy = self._held_from(peer, message)
+        if copy is None:
+            return
+        if not isinstance(copy, FullHolder):
+            raise PeerProtocolError(f"a portion requires a full copy; got {message.copy}")
+        copy.on_portion(message)
 
     def on_fetched(self, peer: str, message: Fetched) -> list[Waiting]:
         """Tuples that were fetched for M; who waited for them."""
@@ -291,7 +314,7 @@ class Arrangements:
         copy.take(copy.decode(message.rows))
         return True
 
-    def _held_from(self, peer: str, message: Sync | Fetched | TupleAnswer) -> HeldCopy | None:
+    def _held_from(self, peer: str, message: OwnerMessage | TupleAnswer) -> HeldCopy | None:
         """The copy that its owner speaks of; None if it is closed here already.
 
         Raises PeerProtocolError if somebody else does.

@@ -15,6 +15,7 @@ import pyarrow as pa
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.ordinals import Ordinals
 from node.core.arrangements.progress import Progress
+from node.core.arrangements.reach import Reach
 from node.core.engine import TS
 from node.core.errors import PeerProtocolError
 from node.core.hashing import I64
@@ -23,6 +24,7 @@ from node.core.messages import Sync
 from node.core.status import CopyRole, CopyStatus
 from node.core.ticks import TICK_END, tick_start
 from planner.copies import CopyAxis, RunningCopy
+from planner.model import Expr
 
 #: No message has more numbers than this: a batch of a tick, or the keys that die in one.
 NUMBERS_MAX = 2**28
@@ -81,6 +83,10 @@ class HeldCopy:
 
     def settle(self) -> None:
         """Forget what nobody can ask for any more."""
+
+    def where(self, reach: Reach) -> Expr | None:
+        """What a query has to ask of a tuple that it finds here, so that only what passes its filter counts."""
+        return reach.where_behind(self.spec.filter)
 
     def close(self) -> None:
         """Nobody leases it any more."""

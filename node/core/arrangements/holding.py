@@ -1,9 +1,9 @@
 """The copies that a site holds of views of other sites' streams.
 
-A query leases a copy that is there if that has all it needs (``planner.copies.serves``) and nothing of it was
-forgotten that the query can see; else one is opened. The second query that would need a copy of its own beside
-another one of the same kind opens a wide one, which has all tuples and the columns of both: that serves most queries
-that come later.
+A query leases a copy that is there if that has all it needs (``planner.copies.can_serve``) and nothing of it was
+forgotten that the query can see; else one is opened. A full copy is sent what each query needs since the query was
+prepared, so it serves all. Of other kinds, the second query that would need a copy of its own beside another one opens
+a wide one, which has all tuples and the columns of both: that serves most queries that come later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from node.core.outbox import Outbox
 from node.core.status import CopyStatus
 from node.core.work import Work
 from planner.algorithms import CopyKind
-from planner.copies import CopyAxis, RunningCopy, looseness, serves, weight
+from planner.copies import CopyAxis, RunningCopy, can_serve, looseness, serves, weight
 from planner.model import StreamInfo, columns_of
 
 #: A wide copy may weigh so many times what the own ones do that are there: it serves queries to come.
@@ -70,7 +70,7 @@ class HeldCopies:
     def candidates(self, needed: RunningCopy) -> list[HeldCopy]:
         """Copies that may turn out to be right for a query that is being prepared."""
         shared = [copy for number, copy in self._copies.items() if number not in self._private]
-        return [copy for copy in shared if serves(copy.spec, needed)]
+        return [copy for copy in shared if can_serve(copy.spec, needed)]
 
     def find(self, wanted: Wanted, lease: Lease, prepared: Mapping[int, int]) -> HeldCopy | None:
         """A copy that is right for a query, and whose owner is told that it is used; None if there is none.
@@ -113,22 +113,19 @@ class HeldCopies:
     def _view_for(self, wanted: Wanted) -> RunningCopy:
         """The query's own view; a wide one if others of the same kind are there that do not serve it.
 
-        The first wide one has the columns of both; if that does not do either, the next one has all. But not if it
-        would let pass too much to be of use, or weigh several times what own ones do: a few queries that each want
-        little must not ship everything.
+        A wide one has no filter, and the columns of all. But not if it would let pass too much to be of use, or weigh
+        several times what own ones do: a few queries that each want little must not ship everything.
         """
         needed = wanted.copy
         beside = [copy.spec for copy in self._copies.values() if copy.number not in self._private]
         beside = [spec for spec in beside if _is_alike(spec, needed)]
-        if not beside or needed.axis is CopyAxis.ROWS:
+        if not beside or needed.axis is CopyAxis.ROWS or needed.kind.spec.grows:
             return needed
-        names = wanted.stream.schema.names
-        if needed.kind is CopyKind.KEYS:
-            names = list(needed.columns)
-        elif len(beside) == 1:
-            wide = {*needed.columns, *beside[0].columns, *_filtered_by(needed), *_filtered_by(beside[0])}
-            names = [name for name in names if name in wide]
-        found = replace(needed, columns=tuple(names), filter=None)
+        names = needed.columns
+        if needed.kind.spec.tuples:
+            wide = {name for spec in (needed, *beside) for name in (*spec.columns, *_filtered_by(spec))}
+            names = tuple(name for name in wanted.stream.schema.names if name in wide)
+        found = replace(needed, columns=names, filter=None)
         own = sum(weight(spec, wanted.stream.schema) for spec in (needed, *beside))
         return found if serves(found, needed) and weight(found, wanted.stream.schema) <= _WIDE_MAX * own else needed
 
@@ -153,13 +150,13 @@ class HeldCopies:
 
 def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int) -> bool:
     """Whether a copy that serves a query has all that it needs; batches up to ``prepared`` were not given to it."""
+    if wanted.prepared_at > wanted.tick:
+        # Keys die when their owner says so, it may have let go of what it knew of shipped tuples, and a full copy had
+        # nothing for the query. Nothing of that hurts the query since it was prepared there.
+        return False
     if isinstance(copy, FullHolder):
         in_time = not wanted.starts_walks or prepared <= wanted.tick
         return in_time and copy.table.reaches_back_to(lease.first_ts, lease.reach)
-    if wanted.prepared_at > wanted.tick:
-        # Keys die when their owner says so, and it may have let go of what it knew of shipped tuples. Nothing of that
-        # hurts the query since it was prepared there.
-        return False
     return copy.reaches_back_to(lease.first_ts) if isinstance(copy, ReducedHolder) else copy.opened <= wanted.tick
 
 

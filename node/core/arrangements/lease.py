@@ -22,6 +22,8 @@ class Lease:
     reach: Reach
     #: The keys by which it is probed; None if it only starts walks.
     keys: tuple[str, ...] | None
+    #: The columns that the query needs of the stream.
+    columns: tuple[str, ...] = ()
     #: The query sees tuples from this tick on; None while that is not known.
     first_tick: int | None = None
     #: No walk of a head before this tick is left that could look here.

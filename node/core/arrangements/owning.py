@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from node.core.arrangements.copy import OwnedCopy
 from node.core.arrangements.feeds import LogReaders
-from node.core.arrangements.full import FullOwner
+from node.core.arrangements.full import FullOwner, User
 from node.core.arrangements.keys import KeysOwner
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.mixed import MixedOwner
@@ -21,7 +21,7 @@ from node.core.arrangements.reduced import ReducedOwner
 from node.core.errors import PeerProtocolError
 from node.core.evaluate import evaluate
 from node.core.limits import Limits
-from node.core.messages import CopyMessage, OpenCopy, Sync, payload_bytes
+from node.core.messages import CopyMessage, OpenCopy, payload_bytes
 from node.core.outbox import Outbox, too_large
 from node.core.queries.shape import CopyNeed
 from node.core.queries.waiting import Waiting
@@ -42,15 +42,26 @@ Owner = FullOwner | ReducedOwner | KeysOwner | MixedOwner
 class Claim:
     """A query that is prepared needs a copy, and its holder has not said yet which one it uses."""
 
-    def __init__(self, need: CopyNeed, stream: str, lease: Lease) -> None:
+    def __init__(self, need: CopyNeed, spec: RunningCopy, lease: Lease) -> None:
+        """``spec`` is what the query needs, which the copy may have more than."""
         self.need = need
-        self.stream = stream
+        self.spec = spec
         self.lease = lease
+
+    @property
+    def user(self) -> User:
+        return self.lease.query_id, self.need.number
+
+    @property
+    def stream(self) -> str:
+        return self.spec.stream
 
     def may_be(self, copy: OwnedCopy) -> bool:
         """Whether it may turn out to be this copy."""
         need, spec = self.need, copy.spec
-        return (need.kind, need.keys, need.holder, self.stream) == (spec.kind, spec.keys, copy.peer, spec.stream)
+        if (need.kind, need.keys, need.holder, self.stream) != (spec.kind, spec.keys, copy.peer, spec.stream):
+            return False
+        return not isinstance(copy, FullOwner) or copy.takes(self.spec)
 
 
 class OwnedCopies:
@@ -62,7 +73,7 @@ class OwnedCopies:
         self._outbox = outbox
         self._limits = limits
         self._copies: dict[Place, Owner] = {}
-        self._claims: dict[tuple[str, int], Claim] = {}
+        self._claims: dict[User, Claim] = {}
         #: Copies that miss something of their views, and why.
         self._broken: dict[Place, str] = {}
         #: Queries that cannot go on because of that, and why.
@@ -80,13 +91,22 @@ class OwnedCopies:
 
     # -- leases -------------------------------------------------------------------------------
 
-    def claim(self, need: CopyNeed, stream: str, lease: Lease) -> None:
-        """A query is prepared that needs a copy: nothing that it may want is forgotten."""
-        claim = Claim(need, stream, lease)
-        self._claims[lease.query_id, need.number] = claim
+    def claim(self, need: CopyNeed, spec: RunningCopy, lease: Lease) -> None:
+        """A query is prepared that needs a copy: nothing that it may want is forgotten, or not sent."""
+        claim = Claim(need, spec, lease)
+        self._claims[claim.user] = claim
         for copy in self._copies.values():
             if claim.may_be(copy):
-                copy.leases.append(lease)
+                self._hold(copy, claim)
+
+    def _hold(self, copy: Owner, claim: Claim) -> None:
+        copy.leases.append(claim.lease)
+        if isinstance(copy, FullOwner):
+            copy.add(claim.user, claim.spec, lambda message: self.post(copy, message))
+
+    def _let_go(self, copy: Owner, users: set[User]) -> None:
+        if isinstance(copy, FullOwner):
+            copy.remove(users, lambda message: self.post(copy, message))
 
     def settle_claim(self, query_id: str, need: int, copy: Owner) -> bool:
         """Its holder says which copy a query uses; whether the query is known here."""
@@ -103,6 +123,7 @@ class OwnedCopies:
         for other in self._copies.values():
             if other is not copy and claim.lease in other.leases:
                 other.leases.remove(claim.lease)
+                self._let_go(other, {claim.user})
         if claim.lease not in copy.leases:
             copy.leases.append(claim.lease)
         return True
@@ -114,6 +135,8 @@ class OwnedCopies:
             copy.leases = [lease for lease in copy.leases if lease.query_id != query_id]
             copy.users.pop(query_id, None)
             copy.progress.cancel(query_id)
+            if isinstance(copy, FullOwner):
+                self._let_go(copy, {user for user in copy.users_by_need if user[0] == query_id})
 
     @property
     def claims(self) -> list[Claim]:
@@ -139,7 +162,7 @@ class OwnedCopies:
         self._copies[place] = copy
         for claim in self._claims.values():
             if claim.may_be(copy):
-                copy.leases.append(claim.lease)
+                self._hold(copy, claim)
         if copy.frontier < stream.fed and not self.is_idle(copy):
             self._readers.begin(spec.stream, copy)
         return copy
@@ -155,7 +178,7 @@ class OwnedCopies:
         schema, tau = stream.info.schema, stream.tau
         match spec.kind:
             case CopyKind.FULL:
-                return FullOwner(peer, number, spec, tau, tick)
+                return FullOwner(peer, number, spec, schema, tau, tick)
             case CopyKind.REDUCED:
                 return ReducedOwner(peer, number, spec, tau, tick)
             case CopyKind.KEYS:
@@ -198,7 +221,8 @@ class OwnedCopies:
         """The next batch for one copy."""
         part = sealed.after(copy.frontier, copy.progress.tau)
         try:
-            part.passing(copy.spec.filter, copy.first_ts)
+            for condition in copy.filters if isinstance(copy, FullOwner) else [copy.spec.filter]:
+                part.passing(condition, copy.first_ts)
         except Exception as error:
             # A filter of a peer's that is fine but for some data; who looks at the part next finds it computed.
             self._break(copy, f"the filter of {copy.progress.name} cannot be computed: {error!r}")
@@ -212,7 +236,7 @@ class OwnedCopies:
         if isinstance(copy, KeysOwner | MixedOwner):
             copy.settle(lambda sync: self.post(copy, sync))
 
-    def post(self, copy: OwnedCopy, message: Sync | CopyMessage) -> None:
+    def post(self, copy: OwnedCopy, message: CopyMessage) -> None:
         """Send something for a copy; its bytes are those of the query that has used it for longest."""
         size = payload_bytes(message)
         if size > self._limits.shipment_bytes_max:
@@ -238,7 +262,10 @@ class OwnedCopies:
 
     @property
     def specs(self) -> list[RunningCopy]:
-        return [copy.spec for copy in self._copies.values()]
+        found: list[RunningCopy] = []
+        for copy in self._copies.values():
+            found += copy.specs if isinstance(copy, FullOwner) else [copy.spec]
+        return found
 
 
 def _check(spec: RunningCopy, site: str, schema: pa.Schema) -> None:

@@ -45,6 +45,10 @@ class Reach:
         """Along what the window is cut."""
         return "time" if self.count is None else "rows"
 
+    def where_behind(self, passed: Expr | None) -> Expr | None:
+        """What is left to ask of tuples that have passed a filter."""
+        return None if self.filter == passed else self.where
+
     def newest(self, ts: int) -> int:
         """Rows at ``ts`` (query's unit) see no tuple that is newer than this (stream's unit)."""
         return ts // self.scale

@@ -97,7 +97,6 @@ class ReducedHolder(HeldCopy):
 
     def __init__(self, work: Work, number: int, spec: RunningCopy, schema: pa.Schema, tau: int, tick: int) -> None:
         super().__init__(number, spec, tau, tick)
-        self.filter = spec.filter
         self.kept_from = TICK_MIN if spec.axis != ROWS_AXIS else 0
         self._work = work
         self._schema = timed_schema(schema, spec.columns)

@@ -51,7 +51,8 @@ class QueryLeases:
         return tuple(ref.alias for ref in self._plan.query.streams if ref.stream.site == self._site)
 
     def _lease(self, alias: str, keys: tuple[str, ...] | None) -> Lease:
-        return Lease(self._query_id, self._generation, self._reaches[alias], keys)
+        columns = self._plan.query.needed_columns(alias)
+        return Lease(self._query_id, self._generation, self._reaches[alias], keys, columns)
 
     # -- Prepare ------------------------------------------------------------------------------
 
@@ -65,7 +66,7 @@ class QueryLeases:
             if need.owner == self._site:
                 lease = self._lease(need.alias, need.keys)
                 self._claims.append(lease)
-                arrangements.owned.claim(need, lease.reach.stream, lease)
+                arrangements.owned.claim(need, self._view(need), lease)
             elif need.holder == self._site and self._plan.policy.name is PolicyName.FRONTIER:
                 self._hold_candidates(arrangements, need)
 

@@ -198,6 +198,8 @@ class Participant:
 
     def on_fed(self, fed: Fed) -> None:
         """Tables took batches, copies were sealed further: walks go on, and others start."""
+        for query_id, reason in fed.lost.items():
+            self.fail(query_id, reason)
         self.wake(fed.woken)
         for table, sealed in fed.batches:
             for query_id in dict.fromkeys(lease.query_id for lease in table.leases):

@@ -61,7 +61,7 @@ def lease(
     keys: tuple[str, ...] | None = KEYS,
     linger: int | None = None,
 ) -> Lease:
-    return Lease(query_id, 1, of or reach(), keys, first_tick, done, done, linger)
+    return Lease(query_id, 1, of or reach(), keys, (), first_tick, done, done, linger)
 
 
 def rows_of(tuples: Sequence[Tuple], first: int = 0) -> pa.RecordBatch:

@@ -1,0 +1,236 @@
+"""What a full copy has, and how a batch of it travels: nothing that nobody needs, and nothing twice.
+
+All queries at a site that need the whole of a view share one copy of the stream. What it has is in **portions**: for
+each filter the columns that the queries behind it need. A batch of the copy has the tuples that pass at least one of
+the filters, and of each tuple the columns of the portions whose filters it passes. It travels as
+
+    event times, and for each portion which tuples pass its filter (nothing where it is the only one, or has no filter)
+    for each set of portions: of the tuples that pass at least one of them, the columns that just these portions have
+
+A tuple does not travel with the columns of its filters: at the holder a number in each tuple, ``PASSES``, has the bit
+of each portion that it is in. Bits of portions that ended are given to new ones: queries see only tuples that are
+newer than their own portion. What a tuple was not sent of is null, and nobody who may look needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from node.core.engine import TS
+from node.core.errors import PeerProtocolError
+from node.core.hashing import I64
+from node.core.payload import spread, take_batch
+from node.core.rows import RowsReader, empty_batch, encode_rows
+from node.core.view import SealedRows
+from planner.model import Call, ColumnRef, Expr, Literal, columns_of
+
+#: Of a tuple in a full copy: the portions that it is in, a bit for each.
+PASSES = "__passes"
+#: As many as a number that is not negative has bits. Number 0 is that of the portion without a filter.
+PORTIONS_MAX = 62
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """The columns, in the stream's order, that are needed of the tuples that pass a filter."""
+
+    filter: Expr | None
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A batch of a full copy."""
+
+    ts: I64
+    rows: pa.RecordBatch
+    #: For each filter the places of the tuples that pass.
+    passing: Mapping[Expr, I64]
+
+
+class Portions:
+    """Those of one copy, by number. Both halves have them, and change them at the same batch."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """``schema`` is the stream's."""
+        self._schema = schema
+        self._portions: dict[int, Portion] = {}
+        self._grouped: list[tuple[tuple[int, ...], tuple[str, ...]]] = []
+
+    @property
+    def all(self) -> dict[int, Portion]:
+        return dict(self._portions)
+
+    def set(self, number: int, portion: Portion) -> None:
+        """A portion is new, or has other columns than before."""
+        self._portions[number] = portion
+        self._regroup()
+
+    def drop(self, number: int) -> None:
+        """Nobody needs a portion any more."""
+        del self._portions[number]
+        self._regroup()
+
+    def number_of(self, condition: Expr) -> int | None:
+        """The portion of a filter, if there is one."""
+        return next((number for number, each in self._portions.items() if each.filter == condition), None)
+
+    def has(self, needed: Portion) -> bool:
+        """Whether all of this is in a batch that travels now."""
+        for each in self._portions.values():
+            if each.filter == needed.filter and set(needed.columns) <= set(each.columns):
+                return True
+        return 0 in self._portions and {*needed.columns, *_read_by(needed.filter)} <= set(self._portions[0].columns)
+
+    def _regroup(self) -> None:
+        """Columns by the portions that have them, in the order of the schema."""
+        self._portions = dict(sorted(self._portions.items()))
+        grouped: dict[tuple[int, ...], list[str]] = {}
+        for name in self._schema.names:
+            numbers = tuple(number for number, each in self._portions.items() if name in each.columns)
+            if numbers:
+                grouped.setdefault(numbers, []).append(name)
+        self._grouped = [(numbers, tuple(names)) for numbers, names in grouped.items()]
+
+    @property
+    def _marked(self) -> list[int]:
+        """The portions of which is said which tuples they have: of the others it is all."""
+        if len(self._portions) == 1:
+            return []
+        return [number for number, each in self._portions.items() if each.filter is not None]
+
+    def encode(self, sealed: SealedRows, first_ts: int) -> tuple[bytes, int]:
+        """A batch of the stream, from an event time on, as it travels; and how many tuples that is."""
+        passing = {number: sealed.passing(each.filter, first_ts) for number, each in self._portions.items()}
+        chosen = _union(list(passing.values()), len(sealed))
+        if not len(chosen):
+            return b"", 0
+        marks = {number: np.isin(chosen, passing[number], assume_unique=True) for number in self._marked}
+        head = [pa.array(sealed.ts[chosen]), *(pa.array(mark) for mark in marks.values())]
+        pieces = [encode_rows(pa.RecordBatch.from_arrays(head, names=self._head_schema.names))]
+        for numbers, names in self._grouped:
+            mask = _any_of(numbers, marks)
+            places = chosen if mask is None else chosen[mask]
+            if len(places):
+                rows = sealed.rows.select(list(names))
+                pieces.append(encode_rows(rows if len(places) == len(sealed) else take_batch(rows, places)))
+        return b"".join(pieces), len(chosen)
+
+    def decode(self, data: bytes) -> Arrived:
+        """What came of a batch.
+
+        Raises PeerProtocolError if the bytes are not that.
+        """
+        if not data:
+            return Arrived(np.empty(0, np.int64), self._rows({}, 0), {})
+        reader = RowsReader(data)
+        head = reader.read(self._head_schema)
+        if any(column.null_count for column in head.columns):
+            raise PeerProtocolError("a batch of a full copy requires times, and what passes, of every tuple; got nulls")
+        count = head.num_rows
+        marks = {number: head.column(str(number)).to_numpy(zero_copy_only=False) for number in self._marked}
+        columns: dict[str, pa.Array] = {}
+        for numbers, names in self._grouped:
+            mask = _any_of(numbers, marks)
+            wanted = count if mask is None else int(np.count_nonzero(mask))
+            schema = pa.schema([self._schema.field(name) for name in names])
+            rows = reader.read(schema) if wanted else empty_batch(schema)
+            if rows.num_rows != wanted:
+                raise PeerProtocolError(f"columns {list(names)} require {wanted} tuples; got {rows.num_rows}")
+            for name, column in zip(names, rows.columns, strict=True):
+                columns[name] = column if mask is None or wanted == count else spread(column, mask)
+        reader.check_empty()
+        columns[PASSES] = pa.array(self._passes(marks, count))
+        return Arrived(head.column(TS).to_numpy(), self._rows(columns, count), self._passing(marks, count))
+
+    @property
+    def _head_schema(self) -> pa.Schema:
+        marked = [pa.field(str(number), pa.bool_()) for number in self._marked]
+        return pa.schema([pa.field(TS, pa.int64()), *marked])
+
+    def _rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+        """The rows of the copy's table; of columns that nobody needs nothing is known."""
+        names = table_schema(self._schema).names
+        nothing = pa.nulls(count)
+        return pa.RecordBatch.from_arrays([columns.get(name, nothing) for name in names], names=names)
+
+    def _passes(self, marks: Mapping[int, Mask], count: int) -> I64:
+        passes = np.zeros(count, np.int64)
+        for number in self._portions:
+            mark = marks.get(number)
+            passes += 1 << number if mark is None else mark.astype(np.int64) << number
+        return passes
+
+    def _passing(self, marks: Mapping[int, Mask], count: int) -> dict[Expr, I64]:
+        found: dict[Expr, I64] = {}
+        for number, each in self._portions.items():
+            if each.filter is not None:
+                found[each.filter] = np.flatnonzero(marks[number]) if number in marks else np.arange(count)
+        return found
+
+
+def table_schema(stream: pa.Schema) -> pa.Schema:
+    """The columns of the table in which a full copy of a stream is kept."""
+    return pa.schema([*(pa.field(field.name, field.type) for field in stream), pa.field(PASSES, pa.int64())])
+
+
+def is_in(alias: str, number: int) -> Expr:
+    """The condition that a tuple of a full copy is in a portion."""
+    whole = pa.int64()
+    rest = Call("%", (ColumnRef(alias, PASSES), Literal(1 << (number + 1), whole)), whole)
+    return Call(">=", (rest, Literal(1 << number, whole)), pa.bool_())
+
+
+def numbered(filters: Iterable[Expr | None], before: Mapping[Expr | None, int]) -> dict[Expr | None, int]:
+    """The numbers of these filters' portions; those that had one ``before`` keep it.
+
+    0 if no other is left: the tuples of such a filter travel with all others, and it is the holder who looks. It stays
+    so, because older tuples have no bit for it.
+    """
+    known = {each: before[each] for each in filters if each in before}
+    free = iter(sorted({*range(1, PORTIONS_MAX)} - {*known.values()}))
+    return {each: known[each] if each in known else 0 if each is None else next(free, 0) for each in filters}
+
+
+def portions_of(needed: Sequence[Portion], numbers: Mapping[Expr | None, int], schema: pa.Schema) -> dict[int, Portion]:
+    """What is needed, put together by number."""
+    filters: dict[int, Expr | None] = {}
+    columns: dict[int, set[str]] = {}
+    for each in needed:
+        number = numbers[each.filter]
+        filters[number] = each.filter if number else None
+        columns.setdefault(number, set()).update(each.columns, () if number else _read_by(each.filter))
+    return {
+        number: Portion(filters[number], tuple(name for name in schema.names if name in columns[number]))
+        for number in sorted(columns)
+    }
+
+
+def _read_by(condition: Expr | None) -> list[str]:
+    return [] if condition is None else [column.column for column in columns_of(condition)]
+
+
+def _union(places: Sequence[I64], count: int) -> I64:
+    if len(places) == 1:
+        return places[0]
+    seen = np.zeros(count, np.bool_)
+    for each in places:
+        seen[each] = True
+    return np.flatnonzero(seen)
+
+
+def _any_of(numbers: Sequence[int], marks: Mapping[int, Mask]) -> Mask | None:
+    """The tuples that are in one of these portions; None if all are."""
+    if any(number not in marks for number in numbers):
+        return None
+    found = marks[numbers[0]]
+    for number in numbers[1:]:
+        found = found | marks[number]
+    return found
