@@ -20,7 +20,7 @@ UPDATE_BYTES = float(WINDOW_UPDATE_BYTES)
 #: What is added to the usual message, before a plan is known as a whole: others share its shipment, and something came.
 USUAL_BYTES = 0.625 * (SHIPMENT_BYTES + UPDATE_BYTES)
 #: News leaves alone after so many of them, or after so long; ``node.core.limits`` holds it no longer.
-NEWS_HELD = 8
+NEWS_HELD = 32
 NEWS_S = 1.0
 #: How often the batches of two streams of a site are sealed in the same turn.
 _SAME_TURN = 0.5

@@ -5,6 +5,8 @@ Ended ones are remembered for those who ask, the last ``limits.ended_queries_max
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from node.core.effects import IgnoreReason, NoteIgnored, QueryState, ReportQuery, StoreRows
 from node.core.errors import PeerProtocolError
 from node.core.events import QueryIssued, RowsStored
@@ -96,20 +98,26 @@ class Issuer:
         if not self._done_news:
             return
         news, self._done_news = self._done_news, {}
-        sent_to = self._outbox.sent_to()
+        sent_to = {*self._outbox.sent_to(), *self._due_sites(news)}
         for query_id in news:
             home = self.homes.get(query_id)
             if home is None or home.sink is None or home.state.ended:
                 continue
             for site, held in home.untold.items():
                 rides = site == self._outbox.site or site in sent_to or home.sink.complete
-                if held.count and (rides or held.due(self._limits, self._outbox.now_us)):
+                if held.count and rides:
                     home.told(site)
                     self._outbox.send(site, Done(query_id, home.sink.frontiers))
             if home.sink.complete:
                 self._ends(home, QueryState.COMPLETED, home.reason)
             elif not home.all_told:
                 self._done_news[query_id] = None
+
+    def _due_sites(self, news: Iterable[str]) -> set[str]:
+        """The sites that must be told something by now; all other news for them rides with that."""
+        homes = [home for query_id in news if (home := self.homes.get(query_id)) is not None]
+        now_us = self._outbox.now_us
+        return {site for home in homes for site, held in home.untold.items() if held.due(self._limits, now_us)}
 
     # -- a query ends -------------------------------------------------------------------------
 

@@ -4,11 +4,11 @@ All queries at a site that need the whole of a view share one copy of the stream
 each filter the columns that the queries behind it need. A batch of the copy has the tuples that pass at least one of
 the filters, and of each tuple the columns of the portions whose filters it passes. It travels as
 
-    event times, and for each portion which tuples pass its filter (nothing where it is the only one, or has no filter)
+    event times, and ``PASSES`` where there are several portions
     for each set of portions: of the tuples that pass at least one of them, the columns that just these portions have
 
-A tuple does not travel with the columns of its filters: at the holder a number in each tuple, ``PASSES``, has the bit
-of each portion that it is in. Bits of portions that ended are given to new ones: queries see only tuples that are
+A tuple does not travel with the columns of its filters: a number, ``PASSES``, has the bit of each portion that it is
+in. Bits of portions that ended are given to new ones: queries see only tuples that are
 newer than their own portion. What a tuple was not sent of is null, and nobody who may look needs it.
 """
 
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from node.core.engine import TS
 from node.core.errors import PeerProtocolError
@@ -33,8 +32,6 @@ from planner.model import Call, ColumnRef, Expr, Literal, columns_of
 PASSES = "__passes"
 #: As many as a number that is not negative has bits. Number 0 is that of the portion without a filter.
 PORTIONS_MAX = 62
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,8 @@ class Portions:
         """``schema`` is the stream's."""
         self._schema = schema
         self._portions: dict[int, Portion] = {}
-        self._grouped: list[tuple[tuple[int, ...], tuple[str, ...]]] = []
+        #: The columns by the portions that have them, as bits.
+        self._grouped: list[tuple[int, tuple[str, ...]]] = []
 
     @property
     def all(self) -> dict[int, Portion]:
@@ -90,34 +88,27 @@ class Portions:
         return 0 in self._portions and {*needed.columns, *_read_by(needed.filter)} <= set(self._portions[0].columns)
 
     def _regroup(self) -> None:
-        """Columns by the portions that have them, in the order of the schema."""
         self._portions = dict(sorted(self._portions.items()))
-        grouped: dict[tuple[int, ...], list[str]] = {}
+        grouped: dict[int, list[str]] = {}
         for name in self._schema.names:
-            numbers = tuple(number for number, each in self._portions.items() if name in each.columns)
-            if numbers:
-                grouped.setdefault(numbers, []).append(name)
-        self._grouped = [(numbers, tuple(names)) for numbers, names in grouped.items()]
-
-    @property
-    def _marked(self) -> list[int]:
-        """The portions of which is said which tuples they have: of the others it is all."""
-        if len(self._portions) == 1:
-            return []
-        return [number for number, each in self._portions.items() if each.filter is not None]
+            bits = sum(1 << number for number, each in self._portions.items() if name in each.columns)
+            if bits:
+                grouped.setdefault(bits, []).append(name)
+        self._grouped = [(bits, tuple(names)) for bits, names in grouped.items()]
 
     def encode(self, sealed: SealedRows, first_ts: int) -> tuple[bytes, int]:
         """A batch of the stream, from an event time on, as it travels; and how many tuples that is."""
-        passing = {number: sealed.passing(each.filter, first_ts) for number, each in self._portions.items()}
-        chosen = _union(list(passing.values()), len(sealed))
+        passes = np.zeros(len(sealed), np.int64)
+        for number, each in self._portions.items():
+            passes[sealed.passing(each.filter, first_ts)] += 1 << number
+        chosen = np.flatnonzero(passes)
         if not len(chosen):
             return b"", 0
-        marks = {number: np.isin(chosen, passing[number], assume_unique=True) for number in self._marked}
-        head = [pa.array(sealed.ts[chosen]), *(pa.array(mark) for mark in marks.values())]
-        pieces = [encode_rows(pa.RecordBatch.from_arrays(head, names=self._head_schema.names))]
-        for numbers, names in self._grouped:
-            mask = _any_of(numbers, marks)
-            places = chosen if mask is None else chosen[mask]
+        passes = passes[chosen]
+        head = [pa.array(sealed.ts[chosen]), pa.array(passes)][: len(self._head_schema)]
+        pieces = [encode_rows(pa.RecordBatch.from_arrays(head, schema=self._head_schema))]
+        for bits, names in self._grouped:
+            places = chosen[passes & bits != 0]
             if len(places):
                 rows = sealed.rows.select(list(names))
                 pieces.append(encode_rows(rows if len(places) == len(sealed) else take_batch(rows, places)))
@@ -132,48 +123,47 @@ class Portions:
             return Arrived(np.empty(0, np.int64), self._rows({}, 0), {})
         reader = RowsReader(data)
         head = reader.read(self._head_schema)
-        if any(column.null_count for column in head.columns):
-            raise PeerProtocolError("a batch of a full copy requires times, and what passes, of every tuple; got nulls")
-        count = head.num_rows
-        marks = {number: head.column(str(number)).to_numpy(zero_copy_only=False) for number in self._marked}
-        columns: dict[str, pa.Array] = {}
-        for numbers, names in self._grouped:
-            mask = _any_of(numbers, marks)
-            wanted = count if mask is None else int(np.count_nonzero(mask))
+        passes = self._checked_passes(head)
+        columns: dict[str, pa.Array] = {PASSES: pa.array(passes)}
+        for bits, names in self._grouped:
+            mask = passes & bits != 0
+            wanted = int(np.count_nonzero(mask))
             schema = pa.schema([self._schema.field(name) for name in names])
             rows = reader.read(schema) if wanted else empty_batch(schema)
             if rows.num_rows != wanted:
                 raise PeerProtocolError(f"columns {list(names)} require {wanted} tuples; got {rows.num_rows}")
             for name, column in zip(names, rows.columns, strict=True):
-                columns[name] = column if mask is None or wanted == count else spread(column, mask)
+                columns[name] = column if wanted == len(passes) else spread(column, mask)
         reader.check_empty()
-        columns[PASSES] = pa.array(self._passes(marks, count))
-        return Arrived(head.column(TS).to_numpy(), self._rows(columns, count), self._passing(marks, count))
+        passing = {
+            each.filter: np.flatnonzero(passes & (1 << number))
+            for number, each in self._portions.items()
+            if each.filter is not None
+        }
+        return Arrived(head.column(TS).to_numpy(), self._rows(columns, head.num_rows), passing)
 
     @property
     def _head_schema(self) -> pa.Schema:
-        marked = [pa.field(str(number), pa.bool_()) for number in self._marked]
-        return pa.schema([pa.field(TS, pa.int64()), *marked])
+        """Where there is one portion, all tuples are in it."""
+        names = [TS] if len(self._portions) == 1 else [TS, PASSES]
+        return pa.schema([pa.field(name, pa.int64()) for name in names])
+
+    def _checked_passes(self, head: pa.RecordBatch) -> I64:
+        if any(column.null_count for column in head.columns):
+            raise PeerProtocolError("a batch of a full copy requires times, and what passes, of every tuple; got nulls")
+        known = sum(1 << number for number in self._portions)
+        if head.num_columns == 1:
+            return np.full(head.num_rows, known, np.int64)
+        passes: I64 = head.column(PASSES).to_numpy()
+        if (passes & ~known).any() or not passes.all():
+            raise PeerProtocolError(f"tuples of a full copy require to be in some of portions {list(self._portions)}")
+        return passes
 
     def _rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
         """The rows of the copy's table; of columns that nobody needs nothing is known."""
         names = table_schema(self._schema).names
         nothing = pa.nulls(count)
         return pa.RecordBatch.from_arrays([columns.get(name, nothing) for name in names], names=names)
-
-    def _passes(self, marks: Mapping[int, Mask], count: int) -> I64:
-        passes = np.zeros(count, np.int64)
-        for number in self._portions:
-            mark = marks.get(number)
-            passes += 1 << number if mark is None else mark.astype(np.int64) << number
-        return passes
-
-    def _passing(self, marks: Mapping[int, Mask], count: int) -> dict[Expr, I64]:
-        found: dict[Expr, I64] = {}
-        for number, each in self._portions.items():
-            if each.filter is not None:
-                found[each.filter] = np.flatnonzero(marks[number]) if number in marks else np.arange(count)
-        return found
 
 
 def table_schema(stream: pa.Schema) -> pa.Schema:
@@ -215,22 +205,3 @@ def portions_of(needed: Sequence[Portion], numbers: Mapping[Expr | None, int], s
 
 def _read_by(condition: Expr | None) -> list[str]:
     return [] if condition is None else [column.column for column in columns_of(condition)]
-
-
-def _union(places: Sequence[I64], count: int) -> I64:
-    if len(places) == 1:
-        return places[0]
-    seen = np.zeros(count, np.bool_)
-    for each in places:
-        seen[each] = True
-    return np.flatnonzero(seen)
-
-
-def _any_of(numbers: Sequence[int], marks: Mapping[int, Mask]) -> Mask | None:
-    """The tuples that are in one of these portions; None if all are."""
-    if any(number not in marks for number in numbers):
-        return None
-    found = marks[numbers[0]]
-    for number in numbers[1:]:
-        found = found | marks[number]
-    return found
