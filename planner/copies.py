@@ -6,7 +6,7 @@ Planner and core ask here, so that what a plan counts on is what happens.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pyarrow as pa
@@ -47,6 +47,9 @@ class RunningCopy:
     axis: CopyAxis
     owner: str
     holder: str
+    #: The share of the stream's tuples that has passed the filter so far; None where it is not counted. No part of
+    #: what the copy is.
+    share: float | None = field(default=None, compare=False)
 
 
 def copy_of(query: JoinQuery, kind: CopyKind, alias: str, keys: tuple[str, ...], holder: str) -> RunningCopy:
@@ -98,7 +101,7 @@ def missing_share(copies: Iterable[RunningCopy], needed: RunningCopy, column: st
             if implies(needed.filter, copy.filter):
                 return 0.0
             assert copy.filter is not None, "what has no filter is implied by everything"
-            share *= 1 - selectivity(copy.filter)
+            share *= 1 - (selectivity(copy.filter) if copy.share is None else copy.share)
     return share
 
 

@@ -357,9 +357,9 @@ class WireSpace:
         return any(can_serve(copy, needed) for copy in self._statistics.copies)
 
     def _new_bytes(self, replica: ReplicaKey) -> float:
-        """Of a tuple: those that nobody needed before."""
+        """Of a tuple: those that nobody needed before, and a bit that says whether it passes the filter."""
         needed, copies = self._needed(replica), self._statistics.copies
-        return sum(
+        return (0.0 if needed.filter is None else 1 / 8) + sum(
             missing_share(copies, needed, name) * self._column_bytes(ColumnRef(replica.alias, name))
             for name in needed.columns
         )

@@ -173,7 +173,7 @@ class Profiles(_message.Message):
     def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ...) -> None: ...
 
 class RunningCopy(_message.Message):
-    __slots__ = ("kind", "stream", "keys", "columns", "axis", "owner", "holder", "filter")
+    __slots__ = ("kind", "stream", "keys", "columns", "axis", "owner", "holder", "filter", "share")
     KIND_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +182,7 @@ class RunningCopy(_message.Message):
     OWNER_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     kind: str
     stream: str
     keys: _containers.RepeatedScalarFieldContainer[str]
@@ -190,7 +191,8 @@ class RunningCopy(_message.Message):
     owner: str
     holder: str
     filter: Filter
-    def __init__(self, kind: _Optional[str] = ..., stream: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[str]] = ..., axis: _Optional[str] = ..., owner: _Optional[str] = ..., holder: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ...) -> None: ...
+    share: float
+    def __init__(self, kind: _Optional[str] = ..., stream: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., columns: _Optional[_Iterable[str]] = ..., axis: _Optional[str] = ..., owner: _Optional[str] = ..., holder: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., share: _Optional[float] = ...) -> None: ...
 
 class Filter(_message.Message):
     __slots__ = ("parts", "types")

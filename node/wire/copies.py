@@ -32,6 +32,7 @@ def copy_out(copy: RunningCopy) -> pb.RunningCopy:
         axis=copy.axis,
         owner=copy.owner,
         holder=copy.holder,
+        share=copy.share,
     )
     if copy.filter is not None:
         parts = list(_parts(copy.filter))
@@ -51,7 +52,11 @@ def copy_in(copy: pb.RunningCopy) -> RunningCopy:
     except ValueError as error:
         raise PeerProtocolError(f"a copy requires a kind and an axis that this version knows; got {error}") from None
     where = _filter(copy.stream, copy.filter) if copy.HasField("filter") else None
-    return RunningCopy(kind, copy.stream, tuple(copy.keys), tuple(copy.columns), where, axis, copy.owner, copy.holder)
+    share = copy.share if copy.HasField("share") else None
+    if share is not None and not 0 <= share <= 1:
+        raise PeerProtocolError(f"a copy requires a share from 0 to 1; got {share}")
+    keys, columns = tuple(copy.keys), tuple(copy.columns)
+    return RunningCopy(kind, copy.stream, keys, columns, where, axis, copy.owner, copy.holder, share)
 
 
 def _parts(expr: Expr) -> Iterator[Expr]:

@@ -84,8 +84,11 @@ class FullOwner(OwnedCopy):
     @property
     def specs(self) -> list[RunningCopy]:
         """What it has, portion by portion."""
-        portions = self.portions.all.values()
-        return [replace(self.spec, filter=each.filter, columns=each.columns) for each in portions]
+        portions = self.portions.all.items()
+        return [
+            replace(self.spec, filter=each.filter, columns=each.columns, share=self.portions.share_of(number))
+            for number, each in portions
+        ]
 
     @property
     def filters(self) -> list[Expr | None]:

@@ -59,6 +59,8 @@ class Portions:
         """``schema`` is the stream's."""
         self._schema = schema
         self._portions: dict[int, Portion] = {}
+        #: Of each portion the tuples that passed, and those that might have, since it is there.
+        self._passed: dict[int, tuple[int, int]] = {}
         #: The columns by the portions that have them, as bits.
         self._grouped: list[tuple[int, tuple[str, ...]]] = []
 
@@ -69,16 +71,22 @@ class Portions:
     def set(self, number: int, portion: Portion) -> None:
         """A portion is new, or has other columns than before."""
         self._portions[number] = portion
+        self._passed.setdefault(number, (0, 0))
         self._regroup()
 
     def drop(self, number: int) -> None:
         """Nobody needs a portion any more."""
-        del self._portions[number]
+        del self._portions[number], self._passed[number]
         self._regroup()
 
     def number_of(self, condition: Expr) -> int | None:
         """The portion of a filter, if there is one."""
         return next((number for number, each in self._portions.items() if each.filter == condition), None)
+
+    def share_of(self, number: int) -> float | None:
+        """The share of the stream's tuples that are in a portion; None if there were none yet."""
+        passed, seen = self._passed[number]
+        return passed / seen if seen else None
 
     def has(self, needed: Portion) -> bool:
         """Whether all of this is in a batch that travels now."""
@@ -100,7 +108,10 @@ class Portions:
         """A batch of the stream, from an event time on, as it travels; and how many tuples that is."""
         passes = np.zeros(len(sealed), np.int64)
         for number, each in self._portions.items():
-            passes[sealed.passing(each.filter, first_ts)] += 1 << number
+            places = sealed.passing(each.filter, first_ts)
+            passes[places] += 1 << number
+            passed, seen = self._passed[number]
+            self._passed[number] = passed + len(places), seen + len(sealed)
         chosen = np.flatnonzero(passes)
         if not len(chosen):
             return b"", 0
