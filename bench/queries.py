@@ -1,7 +1,8 @@
 """Many queries over the same streams: the first release and this tree, side by side in one run.
 
 ``python -m bench.queries`` unpacks the first release from the clone's history and lets both trees do the same work in
-turns, three times each, on real daemons on loopback with the native engine:
+turns, three times each (forced algorithms, long select lists and memory once), on real daemons on loopback with the
+native engine:
 
 - 1, then 10, then 20 queries at 300 tuples/s a stream, tau 100 ms, planned and with forced algorithms:
   processor time of both daemons and bytes on the link.
@@ -29,9 +30,17 @@ from bench.generate import write_pair
 from bench.pair import StreamsEndedError
 from bench.queries_report import write_report
 from bench.query_data import burst_streams, steady_streams
-from bench.query_results import DURABLE, FORCED, LONG, NULL_LOG, PLANNED, Results
+from bench.query_results import DASHBOARD, DURABLE, FORCED, LONG, NULL_LOG, PLANNED, Results
 from bench.query_runs import Climb, Pace, climb, full_speed, hold
-from bench.query_set import LONG_LISTS, SHORT_LISTS, WINDOW_MS, make_queries
+from bench.query_set import (
+    LONG_LISTS,
+    SHORT_LISTS,
+    WINDOW_MS,
+    Query,
+    make_dashboard,
+    make_queries,
+    needed_bytes,
+)
 from bench.releases import NOW, Release, ReleaseError, commit_of, first_release, now
 from bench.sites import BenchError
 from bench.throughput import MATCH_RATE, PAYLOAD_BYTES, ROWS_PER_SECOND, expected_join
@@ -44,6 +53,8 @@ NULL_LOG_OPTIONS = ("--no-log",)
 RATE, LIVE_RATE = 300, 10_000
 TAU_MS, MANY_TAU_MS, MEMORY_TAU_MS = 100, 250, 250
 COUNTS = (1, 10, 20)
+#: Over so much of the streams is looked what queries need.
+NEEDED_S = 60
 #: A query that takes longer than this to be issued, on average, is given up.
 ISSUE_S_MAX = 1.0
 #: All of the burst is in every window, whichever it is.
@@ -83,13 +94,14 @@ class Bench:
     began_s: float = field(default_factory=time.monotonic)
     runs: int = 0
 
-    def in_turns(self, what: str, run: Callable[[Release, Path], T]) -> list[tuple[str, T]]:
-        """Both releases, one after the other, as often as the scale says."""
+    def in_turns(self, what: str, run: Callable[[Release, Path], T], once: bool = False) -> list[tuple[str, T]]:
+        """Both releases, one after the other: as often as the scale says, or once."""
+        repeat = 1 if once else self.scale.repeat
         return [
             (release.name, found)
-            for number in range(self.scale.repeat)
+            for number in range(repeat)
             for release in self.releases
-            for found in self.attempt(f"{what}, {release.name}, {number + 1} of {self.scale.repeat}", release, run)
+            for found in self.attempt(f"{what}, {release.name}, {number + 1} of {repeat}", release, run)
         ]
 
     def attempt(self, what: str, release: Release, run: Callable[[Release, Path], T]) -> list[T]:
@@ -107,14 +119,17 @@ class Bench:
         """1, 10 and 20 queries, by each plan."""
         pace = self.scale.pace
         tables = steady_streams(RATE, pace.seconds(COUNTS), TAU_MS)
-        for plan in (PLANNED, LONG, *FORCED):
+        for plan in (PLANNED, DASHBOARD, LONG, *FORCED):
             algorithm = plan if plan in FORCED else ""
-            queries = make_queries(COUNTS[-1], lists_of=LONG_LISTS if plan == LONG else SHORT_LISTS)
+            queries = _queries_of(plan)
+            if plan not in FORCED:
+                self.results.needed[plan] = _needed(queries)
             found = self.in_turns(
                 f"{' to '.join(map(str, COUNTS))} queries, {plan}",
                 lambda release, folder, algorithm=algorithm, queries=queries: climb(  # type: ignore[misc]
                     release, folder, tables, TAU_MS, queries, COUNTS, pace, algorithm
                 ),
+                once=plan not in (PLANNED, DASHBOARD),
             )
             for side, one in found:
                 self.results.climbs.setdefault((side, plan), []).append(one)
@@ -157,6 +172,7 @@ class Bench:
                 lambda release, folder, count=count: hold(  # type: ignore[misc]
                     release, folder, burst, MEMORY_TAU_MS, queries[:count]
                 ),
+                once=True,
             )
             for side, held in found:
                 self.results.held.setdefault(side, []).append(held)
@@ -187,6 +203,19 @@ class Bench:
                     ),
                 )
                 self.results.durable.setdefault(log, []).extend(found)
+
+
+def _queries_of(plan: str) -> list[Query]:
+    if plan == DASHBOARD:
+        return make_dashboard(COUNTS[-1])
+    return make_queries(COUNTS[-1], lists_of=LONG_LISTS if plan == LONG else SHORT_LISTS)
+
+
+def _needed(queries: Sequence[Query]) -> dict[int, tuple[float, float]]:
+    """By number of queries: what they need of stream b in a second, of tuples in results, and of all that pass."""
+    tables, per_tick = steady_streams(RATE, NEEDED_S, TAU_MS), RATE * TAU_MS // 1_000
+    found = {count: needed_bytes(queries[:count], tables, "b", per_tick) for count in COUNTS}
+    return {count: (matching / NEEDED_S, passing / NEEDED_S) for count, (matching, passing) in found.items()}
 
 
 def main() -> int:

@@ -10,8 +10,9 @@ from bench.query_runs import Climb, FullSpeed, Held
 from bench.releases import FIRST, NOW
 
 PLANNED = "planned"
-#: The same, of queries that select most columns.
+#: The same, of queries that select most columns, and of a dashboard.
 LONG = "planned, long select lists"
+DASHBOARD = "planned, a dashboard"
 FORCED = ("SM-S1", "SM-D1", "SP-S")
 DURABLE, NULL_LOG = "durable log", "null log"
 
@@ -32,6 +33,9 @@ class Results:
     held: dict[str, list[Held]] = field(default_factory=dict)
     full_speed: dict[str, list[FullSpeed]] = field(default_factory=dict)
     durable: dict[str, list[Climb]] = field(default_factory=dict)
+    #: By plan and number of queries: what they need of stream b in a second, each value once, compressed as on a link:
+    #: of tuples that are in some result, and of all that pass a filter.
+    needed: dict[str, dict[int, tuple[float, float]]] = field(default_factory=dict)
     #: Sides that could not run many queries at all, and what was tried.
     too_slow: dict[str, str] = field(default_factory=dict)
     #: Runs that came to nothing.

@@ -1,5 +1,8 @@
 """Many queries over two streams ``a`` and ``b``, no two alike, and how many rows each must give.
 
+There are three sets: queries that select few columns, queries that select most, and those of a dashboard, which have
+more in common: their filters differ only in constants, and their select lists are of a few columns.
+
 Query ``i`` is the same however many are made. Any two differ in filter, select list, aliases and both windows; filters
 are on several columns, so most do not imply one another. Query 0, which stands alone where one query is compared
 with many, is an average one by window, rows and bytes: a cheap one would make many look dear, a dear one cheap.
@@ -12,14 +15,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.records import SEED, Stream, matches_of
+from bench.records import SEED, Mask, Stream, matches_of
+from node.core.compression import Compressor
+from node.core.rows import encode_rows
 
 STREAMS = ("a", "b")
 #: Event time of the streams' beginning.
@@ -32,6 +37,7 @@ WINDOW_MS = (5_000, 20_000)
 SHORT_LISTS, LONG_LISTS = (3, 6), (12, 15)
 #: Of query 0: as many columns as the others have on average, and about as many bytes of them from each stream.
 _FIRST_LIST = (("a", "amount"), ("a", "customer"), ("b", "amount"), ("b", "seconds"))
+_DASHBOARD_COLUMNS = ("key", "amount", "quantity", "state", "customer")
 _STATES = ("paid", "shipped", "pending", "delivered")
 _STATE_LISTS = tuple(
     states for count in (2, 1, 3) for states in itertools.combinations(_STATES, count) if "paid" in states
@@ -93,6 +99,17 @@ class Query:
             return 0
         return matches_of(passing, *self.windows_ms).rows
 
+    def used(self, tables: Mapping[str, pa.Table], name: str) -> tuple[Mask, Mask]:
+        """Of a stream: which tuples are in some result, and which pass the filter."""
+        passing = {each: self._passing(each, tables[each]) for each in STREAMS}
+        passes = np.ones(tables[name].num_rows, np.bool_)
+        for condition in self.conditions:
+            if condition.stream == name:
+                passes &= condition.holds(tables[name]).to_numpy()
+        used = np.zeros(len(passes), np.bool_)
+        used[passes] = matches_of(passing, *self.windows_ms).in_result[name]
+        return used, passes
+
     def _passing(self, name: str, rows: pa.Table) -> Stream:
         for condition in self.conditions:
             if condition.stream == name:
@@ -114,6 +131,52 @@ def make_queries(
         Query(_conditions(number), selected, (f"l{number}", f"r{number}"), _windows(number, window_ms))
         for number, selected in enumerate(lists)
     ]
+
+
+def make_dashboard(count: int, window_ms: tuple[int, int] = WINDOW_MS) -> list[Query]:
+    """The first ``count`` queries of a dashboard."""
+    columns = [(stream, column) for stream in STREAMS for column in _DASHBOARD_COLUMNS]
+    lists = [chosen for chosen in itertools.combinations(columns, 4) if len({stream for stream, _ in chosen}) == 2]
+    order = np.random.default_rng(SEED).permutation(len(lists))
+    return [
+        Query(
+            tuple(
+                Condition(stream, "amount", ">", round(5 + 10 * _spread(number, step), 2))
+                for stream, step in zip(STREAMS, (_GOLDEN, _SQUARE), strict=True)
+            ),
+            lists[order[number]],
+            (f"l{number}", f"r{number}"),
+            _windows(number, window_ms),
+        )
+        for number in range(count)
+    ]
+
+
+def needed_bytes(queries: Sequence[Query], tables: Mapping[str, pa.Table], name: str, per_tick: int) -> tuple[int, int]:
+    """What queries need of a stream, each value once, encoded and compressed as a link would, without frames.
+
+    First of the tuples that are in some result, then of all that pass: no plan for these queries sends less than the
+    first (DESIGN section 9), and no plan that ships everything less than the second.
+    """
+    matching: dict[str, Mask] = {}
+    passing: dict[str, Mask] = {}
+    for query in queries:
+        used, passes = query.used(tables, name)
+        for column in {"ts", "key", *(column for stream, column in query.selected if stream == name)}:
+            matching[column] = matching.get(column, False) | used
+            passing[column] = passing.get(column, False) | passes
+    return tuple(_packed(tables[name], cells, per_tick) for cells in (matching, passing))  # type: ignore[return-value]
+
+
+def _packed(rows: pa.Table, cells: Mapping[str, Mask], per_tick: int) -> int:
+    total = 0
+    for name, mask in cells.items():
+        column, compressor = rows.column(name).combine_chunks(), Compressor()
+        for first in range(0, rows.num_rows, per_tick):
+            values = column.slice(first, per_tick).filter(pa.array(mask[first : first + per_tick]))
+            if len(values):
+                total += len(compressor.compress(encode_rows(pa.RecordBatch.from_arrays([values], names=[name]))))
+    return total
 
 
 def _select_list(rng: np.random.Generator, lists_of: tuple[int, int]) -> tuple[tuple[str, str], ...]:

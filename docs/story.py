@@ -96,19 +96,9 @@ def delay_ms(source: str, target: str) -> int:
 
 
 #: Everything that any site sends to another in this time, and when it arrives.
-RUN_MS = 2001, 2501
+RUN_MS = 2001, 2601
 RUN = (
     Sent(2100, 2145, "virginia", "frankfurt", ("Sync 21",), Kind.SYNC, ("V: nothing new", "sealed up to tick 21")),
-    Sent(
-        2100,
-        2207,
-        "virginia",
-        "singapore",
-        ("Rows p [13, 21)",),
-        Kind.RESULTS,
-        ("p: no rows", "in ticks 13 to 20"),
-        0.8,
-    ),
     Sent(
         2200,
         2245,
@@ -134,9 +124,9 @@ RUN = (
         2397,
         "virginia",
         "singapore",
-        ("Rows o [21, 22)",),
+        ("Rows o [21, 22)", "Rows p [15, 21)"),
         Kind.RESULTS,
-        ("o: row 7300043, amex",),
+        ("o: row 7300043, amex", "and: no rows of p 15 to 20"),
         0.8,
         number=3,
     ),
@@ -150,8 +140,6 @@ RUN = (
         ("V: two more keys", "p: who matches 7299001, 7300042?"),
         number=4,
     ),
-    Sent(2300, 2380, "singapore", "frankfurt", ("Done o=20 p=21",), Kind.CONTROL, ("done: o 20, p 21",), 0.3),
-    Sent(2300, 2407, "singapore", "virginia", ("Done o=20 p=21",), Kind.CONTROL, ("done: o 20, p 21",), 0.8),
     Sent(2345, 2390, "frankfurt", "virginia", ("KeyAnswer p [22, 23)",), Kind.KEY_ANSWERS, ("p: bits 0, 1",), number=5),
     Sent(
         2390,
@@ -170,12 +158,15 @@ RUN = (
         2515,
         "frankfurt",
         "singapore",
-        ("Rows p [22, 23)", "Rows o [20, 21)", "Rows o [22, 24)", "Rows p [21, 22)"),
+        ("Rows p [22, 23)", "Rows o [14, 21)", "Rows o [22, 24)", "Rows p [21, 22)"),
         Kind.RESULTS,
-        ("p: row 7300042, visa", "and: no rows of o 20, o 22 to 23, p 21"),
+        ("p: row 7300042, visa", "and: no rows of o 14 to 20,", "o 22 to 23, p 21"),
         number=7,
     ),
     Sent(2500, 2545, "virginia", "frankfurt", ("Sync 25",), Kind.SYNC, ("V: tick 25",)),
+    Sent(2600, 2645, "virginia", "frankfurt", ("Sync 26",), Kind.SYNC, ("V: tick 26",)),
+    Sent(2600, 2680, "singapore", "frankfurt", ("Done o=24 p=23",), Kind.CONTROL, ("done: o 24, p 23",), 0.3),
+    Sent(2600, 2707, "singapore", "virginia", ("Done o=24 p=23",), Kind.CONTROL, ("done: o 24, p 23",), 0.8),
 )
 
 #: The same with the link between frankfurt and virginia cut; what it does not touch happens as above.
@@ -197,13 +188,24 @@ CUT_RUN = (
         0.27,
     ),
     Sent(
-        2800,
-        2880,
+        2500,
+        2580,
         "frankfurt",
         "singapore",
-        ("Rows o [20, 21)", "Rows o [22, 28)", "Rows p [21, 22)"),
+        ("Rows o [14, 21)", "Rows o [22, 24)", "Rows p [21, 22)"),
         Kind.RESULTS,
-        ("no rows of o 20, o 22 to 27, p 21",),
+        ("no rows of o 14 to 20,", "o 22 to 23, p 21"),
+    ),
+    Sent(2580, 2660, "singapore", "frankfurt", ("Done o=24 p=22",), Kind.CONTROL, ("done: o 24, p 22",), 0.3),
+    Sent(
+        2580,
+        2687,
+        "singapore",
+        "virginia",
+        ("Done o=24 p=22",),
+        Kind.CONTROL,
+        ("done: o 24, p 22", "by a link that is not cut"),
+        0.8,
     ),
     Sent(3050, 3095, "virginia", "frankfurt", ("Carry p [22, 23)",), Kind.TUPLES, ("p: payment 503 of 7300042",), 0.6),
     Sent(
@@ -211,14 +213,11 @@ CUT_RUN = (
         3175,
         "frankfurt",
         "singapore",
-        ("Rows p [22, 23)", "Rows o [28, 30)"),
+        ("Rows p [22, 23)", "Rows o [24, 30)"),
         Kind.RESULTS,
-        ("p: row 7300042, visa",),
+        ("p: row 7300042, visa", "and: no rows of o 24 to 29"),
     ),
     Sent(3100, 3145, "virginia", "frankfurt", ("Sync 31",), Kind.SYNC, ("V: tick 31",), 0.75),
-    Sent(
-        3100, 3207, "virginia", "singapore", ("Rows p [23, 31)",), Kind.RESULTS, ("p: no rows in ticks 23 to 30",), 0.8
-    ),
 )
 
 #: The walk of the refund, with three streams: its own messages only.
@@ -260,6 +259,6 @@ THREE_RUN = (
 )
 
 #: At this time frankfurt knows the sink to be done with the ticks before these, and has sealed all before ``SEALED``.
-FRONTIERS_MS = 2600
-DONE = {"o": 20, "p": 21}
-SEALED = 26
+FRONTIERS_MS = 2700
+DONE = {"o": 24, "p": 23}
+SEALED = 27

@@ -321,14 +321,14 @@ SPECS: Mapping[Algorithm, AlgorithmSpec] = {
             messages="none",
             kept_here="full copy of W",
             kept_there="",
-            synced="every tuple",
+            synced="every tuple, what somebody needs of it",
             wins="nearly all match, or several heads or queries share the copy",
             about=(
-                "Every batch of the stream goes to A, which has the whole window and asks nobody. It costs the whole "
-                "stream, once for all who use the copy. Shipping everything is this, with the sink as A for every "
-                "stream."
+                "Every batch of the stream goes to A, of each tuple what some query there needs: A has the whole "
+                "window and asks nobody. It costs the whole stream, once for all who use the copy. Shipping everything "
+                "is this, with the sink as A for every stream."
             ),
-            crossings=(Crossing(Kind.SYNC, "every batch, whole", to_a=True),),
+            crossings=(Crossing(Kind.SYNC, "every batch", to_a=True),),
             drawn_here=("full copy of W",),
             drawn_there=("no window is kept",),
         ),

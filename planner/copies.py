@@ -93,11 +93,14 @@ def can_serve(copy: RunningCopy, needed: RunningCopy) -> bool:
     return _is_of(copy, needed) and copy.axis is needed.axis and same_counts
 
 
-def missing_share(copies: Iterable[RunningCopy], needed: RunningCopy, column: str) -> float:
-    """The share of a column's values that a copy which grows would have to be sent beside what others need; a guess."""
+def missing_share(copies: Iterable[RunningCopy], needed: RunningCopy, column: str | None) -> float:
+    """The share of a column's values that a copy which grows would have to be sent beside what others need; a guess.
+
+    Without a column: the share of tuples of which it has nothing.
+    """
     share = 1.0
     for copy in copies:
-        if can_serve(copy, needed) and column in copy.columns:
+        if can_serve(copy, needed) and (column is None or column in copy.columns):
             if implies(needed.filter, copy.filter):
                 return 0.0
             assert copy.filter is not None, "what has no filter is implied by everything"

@@ -359,9 +359,15 @@ class WireSpace:
     def _new_bytes(self, replica: ReplicaKey) -> float:
         """Of a tuple: those that nobody needed before, and a bit that says whether it passes the filter."""
         needed, copies = self._needed(replica), self._statistics.copies
-        return (0.0 if needed.filter is None else 1 / 8) + sum(
-            missing_share(copies, needed, name) * self._column_bytes(ColumnRef(replica.alias, name))
-            for name in needed.columns
+        bit = 0.0 if needed.filter is None else 1 / 8
+        time = missing_share(copies, needed, None) * self._column_bytes(ColumnRef(replica.alias, EVENT_TIME))
+        return (
+            bit
+            + time
+            + sum(
+                missing_share(copies, needed, name) * self._column_bytes(ColumnRef(replica.alias, name))
+                for name in needed.columns
+            )
         )
 
     def times_bytes(self, replica: ReplicaKey) -> float:

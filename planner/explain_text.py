@@ -214,7 +214,8 @@ def _more(cost: float, chosen: float) -> str:
 def _times(expected: float, found: float) -> str:
     if expected <= 0:
         return "" if found <= 0 else "new"
-    return f"x {found / expected:.2f}"
+    times = found / expected
+    return f"x {times:.2f}" if times < 10 else f"x {times:.1f}" if times < 100 else f"x {times:,.0f}"
 
 
 def _share(part: float, whole: float) -> str:

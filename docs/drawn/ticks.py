@@ -38,34 +38,33 @@ def ticks_svg() -> str:
 
 def frontiers_svg() -> str:
     """What frankfurt has sealed, what the sink is done with, and what is kept, at one moment of the first run."""
-    canvas = Canvas(_WIDTH, 250, "What Frankfurt keeps of the orders at 2.6 s")
+    canvas = Canvas(_WIDTH, 250, "What Frankfurt keeps of the orders at 2.7 s")
     done, sealed, y = story.DONE, story.SEALED, 120.0
 
     def x(tick: float) -> float:
-        return 330 + (tick - 18) * 58
+        return 330 + (tick - 19) * 58
 
     canvas.arrow((40, y), (880, y), colour="ink", width=1.3)
-    canvas.text((40, 30), "frankfurt, 2.6 s: stream orders", size=14, bold=True)
+    canvas.text((40, 30), "frankfurt, 2.7 s: stream orders", size=14, bold=True)
     canvas.bar(Rect(60, y - 13, x(sealed) - 60, 12), "tuples")
     canvas.bar(Rect(x(done["o"]), y + 3, x(sealed) - x(done["o"]), 10), "results")
     # The beginning is not to scale.
     for cut in (196, 204):
         canvas.line([(cut - 4, y - 3), (cut + 4, y - 11)], colour="paper", width=4)
-    for tick in range(19, 28):
+    for tick in range(20, 29):
         canvas.line([(x(tick), y - 16), (x(tick), y + 16)], colour="edge")
         canvas.text((x(tick), y + 31), str(tick), colour="dim", anchor="middle")
-    canvas.text((x(18.5), y + 31), "tick", colour="dim", anchor="middle")
-    canvas.text((44, y + 31), "-7.9 s", colour="dim")
+    canvas.text((x(19.5), y + 31), "tick", colour="dim", anchor="middle")
+    canvas.text((44, y + 31), "-7.7 s", colour="dim")
     _pointer(canvas, (60, y - 18), "kept from here on: done p less 10 s", start=True)
-    _pointer(canvas, (x(done["p"]), y - 18), "done, head p: 21")
-    _pointer(canvas, (x(sealed), y - 18), "frontier: 26")
-    _below(canvas, (x(done["o"]), y + 36), "done, head o: 20")
+    _pointer(canvas, (x(done["p"]), y - 18), f"done, head p: {done['p']}")
+    _pointer(canvas, (x(sealed), y - 18), f"frontier: {sealed}")
+    _below(canvas, (x(done["o"]), y + 36), f"done, head o: {done['o']}")
     canvas.bar(Rect(40, 206, 14, 7), "tuples")
     canvas.text((60, 214), "the window of orders: walks of p may still ask for any of it", colour="dim")
     canvas.bar(Rect(40, 226, 14, 7), "results")
-    canvas.text(
-        (60, 234), "backlog: six batches of orders whose walks are not done; reading waits at 256", colour="dim"
-    )
+    backlog = "backlog: three batches of orders whose walks are not done; reading waits at 256"
+    canvas.text((60, 234), backlog, colour="dim")
     return canvas.svg()
 
 

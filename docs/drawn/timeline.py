@@ -55,7 +55,7 @@ def run_svg() -> str:
         Mark(2435, "frankfurt", (), colour="results"),
         Mark(2515, "singapore", ("7300042 is stored",), colour="results"),
     )
-    scale = Scale(1995, 2556, 1.75)
+    scale = Scale(1995, 2720, 1.75)
     return _timeline("One order from Frankfurt and its payment, message by message", scale, story.RUN, marks)
 
 

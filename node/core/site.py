@@ -286,7 +286,7 @@ class Site:
             case Sync():
                 self._participant.on_fed(self.arrangements.on_sync(peer, message))
             case SetPortion() | DropPortion():
-                self.arrangements.on_portion(peer, message)
+                self._participant.on_fed(self.arrangements.on_portion(peer, message))
             case Fetched():
                 self._participant.wake(self.arrangements.on_fetched(peer, message))
             case Fetch():

@@ -153,6 +153,9 @@ class CopyJudge:
             )
             if not lease.keys:
                 required = Counter(row[1:] for row in required.elements())
+            if lease.reach.filter is not None and table.portions.number_of(lease.reach.filter) is None:
+                # More filters than a number has bits: the query looks at all tuples, and filters them again.
+                found &= required
             _compare(f"{copy.progress.name} for {lease.query_id} by {lease.keys}", found, required)
 
     def _live(self, copy: FullHolder, lease: Lease, low: int) -> list[ViewTuple]:

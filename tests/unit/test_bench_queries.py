@@ -17,7 +17,7 @@ from bench.queries_report import UNDER_LOAD, Line, report, table, write_report
 from bench.query_data import burst_streams, steady_streams
 from bench.query_results import DURABLE, NULL_LOG, PLANNED, Results
 from bench.query_runs import Climb, FullSpeed, Held
-from bench.query_set import COLUMNS, START_MS, STREAMS, Condition, Query, make_queries
+from bench.query_set import COLUMNS, START_MS, STREAMS, Condition, Query, make_dashboard, make_queries, needed_bytes
 from bench.releases import FIRST, FIRST_COMMIT, NOW, ReleaseError, first_release
 from bench.sites import BenchError
 from planner.model import StreamInfo, TimeUnit
@@ -35,8 +35,12 @@ def tables() -> dict[str, pa.Table]:
 # -- queries ------------------------------------------------------------------------------------
 
 
-def test_any_two_queries_differ_in_filter_select_list_aliases_and_windows() -> None:
-    for one, other in itertools.combinations(make_queries(100), 2):
+SETS = pytest.mark.parametrize("queries", [make_queries(100), make_dashboard(100)], ids=["any", "dashboard"])
+
+
+@SETS
+def test_any_two_queries_differ_in_filter_select_list_aliases_and_windows(queries: list[Query]) -> None:
+    for one, other in itertools.combinations(queries, 2):
         assert one.conditions != other.conditions
         assert set(one.selected) != set(other.selected)
         assert not set(one.aliases) & set(other.aliases)
@@ -46,11 +50,13 @@ def test_any_two_queries_differ_in_filter_select_list_aliases_and_windows() -> N
 
 def test_a_query_is_the_same_however_many_are_made() -> None:
     assert make_queries(100)[:20] == make_queries(20)
+    assert make_dashboard(100)[:20] == make_dashboard(20)
 
 
-def test_the_planner_reads_every_query_as_it_is_meant(tables: dict[str, pa.Table]) -> None:
+@SETS
+def test_the_planner_reads_every_query_as_it_is_meant(queries: list[Query], tables: dict[str, pa.Table]) -> None:
     streams = {name: StreamInfo(name, name, tables[name].schema, "ts", TimeUnit.MS) for name in STREAMS}
-    for query in make_queries(100):
+    for query in queries:
         parsed = parse_query(query.text, streams)
         assert parsed.aliases == query.aliases
         assert parsed.output_schema().names == [
@@ -58,8 +64,9 @@ def test_the_planner_reads_every_query_as_it_is_meant(tables: dict[str, pa.Table
         ]
 
 
-def test_every_query_gives_rows_and_filters_drop_some(tables: dict[str, pa.Table]) -> None:
-    for query in make_queries(100):
+@SETS
+def test_every_query_gives_rows_and_filters_drop_some(queries: list[Query], tables: dict[str, pa.Table]) -> None:
+    for query in queries:
         assert 20 < query.rows(tables) < replace(query, conditions=()).rows(tables)
 
 
@@ -92,13 +99,14 @@ def _holds(condition: Condition, value: Any) -> bool:
     return bool(value < bound if condition.operator == "<" else value > bound)
 
 
-def test_the_query_that_stands_alone_is_an_average_one(tables: dict[str, pa.Table]) -> None:
+@SETS
+def test_the_query_that_stands_alone_is_an_average_one(queries: list[Query], tables: dict[str, pa.Table]) -> None:
     """Else one query over many would say more about that one than about many."""
     for count in (10, 20, 100):
-        queries = make_queries(count)
-        assert queries[0].rows(tables) == pytest.approx(sum(q.rows(tables) for q in queries) / count, rel=0.35)
+        first = queries[:count]
+        assert first[0].rows(tables) == pytest.approx(sum(q.rows(tables) for q in first) / count, rel=0.35)
         for name in STREAMS:
-            sizes = [_compressed(query, name, tables[name]) for query in queries]
+            sizes = [_compressed(query, name, tables[name]) for query in first]
             assert sizes[0] == pytest.approx(sum(sizes) / count, rel=0.35), f"{name} of {count}"
 
 
@@ -110,6 +118,18 @@ def _compressed(query: Query, stream: str, rows: pa.Table) -> int:
     names = {"ts", "key", *(column for name, column in query.selected if name == stream)}
     buffers = [buffer for name in sorted(names) for buffer in rows.column(name).combine_chunks().buffers() if buffer]
     return sum(pa.compress(buffer, "zstd").size for buffer in buffers)
+
+
+def test_what_queries_need_is_each_value_once_of_results_and_of_all_that_passes(tables: dict[str, pa.Table]) -> None:
+    queries = make_queries(3)
+    (matching, passing), (more_matching, more_passing) = (
+        needed_bytes(queries[:count], tables, "b", 30) for count in (1, 3)
+    )
+    assert 0 < matching < passing < more_passing
+    assert matching < more_matching < more_passing
+    assert needed_bytes([queries[0]] * 3, tables, "b", 30) == (matching, passing)
+    used, passes = queries[0].used(tables, "b")
+    assert not (used & ~passes).any()
 
 
 def test_a_burst_comes_after_queries_are_issued_and_is_in_every_window() -> None:

@@ -17,10 +17,11 @@ from node.wire.copies import DEPTH_MAX, copy_in, copy_out
 from planner.algorithms import SPECS, Algorithm, CopyKind
 from planner.alternatives import compared
 from planner.choose import Choice, choose
-from planner.copies import CopyAxis, RunningCopy, copy_of, looseness, serves, serving
+from planner.copies import CopyAxis, RunningCopy, can_serve, copy_of, looseness, missing_share, serves, serving
 from planner.explain_text import explain_text
 from planner.explain_values import explain_dict
 from planner.model import Call, ColumnRef, Expr, JoinQuery, Literal, RowsWindow, StreamRef
+from planner.selectivity import selectivity
 from planner.stats import Statistics
 from tests.unit.streams import made, query_of, range_s, statistics_of
 from tests.unit.test_implication import FILTERS, where
@@ -88,7 +89,7 @@ def test_a_full_copy_has_no_keys_and_serves_joins_by_any() -> None:
 @pytest.mark.parametrize("kind", CopyKind)
 def test_who_holds_tuples_one_by_one_must_count_them_alike(kind: CopyKind) -> None:
     other = replace(needed(kind), axis=CopyAxis.ROWS)
-    assert serves(other, needed(kind)) == (kind in (CopyKind.FULL, CopyKind.KEYS))
+    assert serves(other, needed(kind)) == (kind is CopyKind.KEYS)
 
 
 def test_a_wider_filter_serves_and_a_narrower_one_does_not() -> None:
@@ -107,15 +108,99 @@ def test_in_a_count_window_only_the_same_filter_serves() -> None:
 
 
 def test_tuples_that_must_be_filtered_again_need_the_columns_for_it() -> None:
-    condition = Call("=", (ColumnRef("b", "ts"), Literal(5, pa.int64())), pa.bool_())
-    narrow = needed(CopyKind.FULL, filtered(TIME, condition))
+    condition = Call(">", (ColumnRef("b", "ts"), Literal(5, pa.int64())), pa.bool_())
+    narrow = needed(CopyKind.MIXED, filtered(TIME, condition))
     assert narrow.columns == ("k", "v")
-    assert not serves(needed(CopyKind.FULL), narrow)
-    assert serves(replace(needed(CopyKind.FULL), columns=("ts", "k", "v")), narrow)
+    assert not serves(needed(CopyKind.MIXED), narrow)
+    assert serves(replace(needed(CopyKind.MIXED), columns=("ts", "k", "v")), narrow)
+    # A full copy is told of each tuple which filters it passes.
+    assert serves(needed(CopyKind.FULL), needed(CopyKind.FULL, filtered(TIME, condition)))
     # W' has no filter, so who uses it always filters again.
     reduced = needed(CopyKind.REDUCED, filtered(TIME, condition))
     assert (reduced.filter, reduced.columns) == (None, ("ts", "k", "v"))
     assert not serves(needed(CopyKind.REDUCED), reduced)
+
+
+def test_a_full_copy_can_be_let_grow_for_whatever_filter_and_columns() -> None:
+    wide, narrow = (needed(CopyKind.FULL, filtered(TIME, condition)) for condition in (None, above(5)))
+    for copy in (narrow, replace(narrow, columns=()), replace(wide, columns=("ts",))):
+        assert not serves(copy, wide)
+        assert can_serve(copy, wide)
+    assert can_serve(wide, narrow)
+
+
+def test_a_full_copy_of_something_else_cannot_be_let_grow() -> None:
+    copy = needed(CopyKind.FULL)
+    for other in (
+        *(replace(copy, kind=kind) for kind in CopyKind if kind is not CopyKind.FULL),
+        replace(copy, stream="a"),
+        replace(copy, owner="c"),
+        replace(copy, holder="c"),
+        replace(copy, axis=CopyAxis.ROWS),
+    ):
+        assert not can_serve(other, copy)
+        assert not can_serve(copy, other)
+
+
+def test_a_full_copy_of_a_count_window_grows_only_by_columns() -> None:
+    copy, other = (needed(CopyKind.FULL, filtered(ROWS, above(limit))) for limit in (1, 2))
+    assert can_serve(replace(copy, columns=()), copy)
+    assert not can_serve(other, copy)
+    assert not can_serve(needed(CopyKind.FULL, ROWS), copy)
+    assert not can_serve(copy, needed(CopyKind.FULL, ROWS))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CopyKind if kind is not CopyKind.FULL])
+@pytest.mark.parametrize("query", [TIME, ROWS], ids=["time", "rows"])
+def test_copies_of_other_kinds_stay_as_they_are(kind: CopyKind, query: JoinQuery) -> None:
+    copy = needed(kind, query)
+    others = (copy, replace(copy, columns=()), needed(kind, filtered(query, above(1))))
+    assert [can_serve(other, copy) for other in others] == [serves(other, copy) for other in others]
+    assert not can_serve(replace(copy, columns=()), copy)
+
+
+def portion(limit: int | None, columns: tuple[str, ...] = ("k", "v"), share: float | None = None) -> RunningCopy:
+    """Of a full copy of b: what some query has needed; above a limit, or all."""
+    copy = needed(CopyKind.FULL, filtered(TIME, None if limit is None else above(limit)))
+    return replace(copy, columns=columns, share=share)
+
+
+def test_what_no_other_query_needs_must_be_sent_whole() -> None:
+    assert missing_share((), portion(5), "v") == 1
+    assert missing_share((portion(1, ("k",), 0.5),), portion(5), "v") == 1
+    assert missing_share((portion(None, ("ts", "k"), 1.0),), portion(5), "v") == 1
+    elsewhere = [replace(portion(1), holder="c"), replace(portion(1), axis=CopyAxis.ROWS), needed(CopyKind.MIXED)]
+    assert missing_share(elsewhere, portion(5), "v") == 1
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.01], ids=["guessed", "nothing passed yet", "measured"])
+def test_of_tuples_that_pass_a_wider_filter_nothing_is_missing(share: float | None) -> None:
+    for wide in (None, 1, 5):
+        for copies in ((portion(wide, share=share),), (portion(9, share=0.3), portion(wide, ("k", "v"), share))):
+            assert missing_share(copies, portion(5), "v") == 0
+    # Some columns may be there of all tuples, others not.
+    assert missing_share((portion(1, ("k",)),), portion(5), "k") == 0
+    assert missing_share((portion(1, ("k",)),), portion(5), "v") == 1
+
+
+def test_what_is_missing_beside_other_filters_goes_by_the_share_that_was_measured_of_each() -> None:
+    wanted = portion(1)
+    assert missing_share((portion(5, share=0.25),), wanted, "v") == pytest.approx(0.75)
+    assert missing_share((portion(5, share=0.25), portion(9, share=0.1)), wanted, "v") == pytest.approx(0.75 * 0.9)
+    assert missing_share((portion(5, ("k",), 0.25), portion(9, share=0.1)), wanted, "v") == pytest.approx(0.9)
+    assert missing_share((portion(5, share=0.0),), wanted, "v") == 1
+    assert missing_share((portion(5, share=1.0),), wanted, "v") == 0
+
+
+def test_what_is_missing_beside_a_filter_of_which_nothing_is_measured_is_guessed() -> None:
+    assert missing_share((portion(5),), portion(1), "v") == pytest.approx(1 - selectivity(above(5)))
+    assert missing_share((portion(5), portion(9, share=0.1)), portion(None), "v") == pytest.approx(
+        (1 - selectivity(above(5))) * 0.9
+    )
+
+
+def test_the_share_that_has_passed_is_no_part_of_what_a_copy_is() -> None:
+    assert portion(1, share=0.5) == portion(1, share=0.1) == portion(1)
 
 
 def test_of_copies_that_serve_the_one_that_lets_least_pass_is_used() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bench.bytes import _query, grid
@@ -14,12 +16,26 @@ from bench.planner_cases import wire_case
 from bench.records import pair_of_streams, record_batch
 from bench.sites import LEAD_MS, START_MS
 from node.core.profile import Sample, profile_of
+from planner.algorithms import CopyKind
 from planner.choose import estimate_plan
-from planner.cost import Objective
+from planner.copies import RunningCopy, copy_of
+from planner.cost import Objective, ReplicaKey
 from planner.cost_wire import WireSpace
 from planner.framing import SHIPMENT_BYTES, UPDATE_BYTES
 from planner.kinds import Kind
-from planner.model import Algorithm, RangeWindow, RowsWindow, StreamInfo, TimeUnit
+from planner.model import (
+    Algorithm,
+    Call,
+    ColumnRef,
+    Expr,
+    JoinQuery,
+    Literal,
+    RangeWindow,
+    RowsWindow,
+    StreamInfo,
+    TimeUnit,
+    Window,
+)
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from planner.stats import Statistics
@@ -116,6 +132,101 @@ def test_columns_that_nobody_needs_later_cost_nothing() -> None:
     key = sizes["s1"].column_bytes["k1"]
     values = sizes["s0"].column_bytes["v"] + sizes["s1"].column_bytes["v"]
     assert space.row_bytes(0, 0b011)[0] == pytest.approx(values + key + sizes["s0"].column_bytes["__ts"])
+
+
+# -- beside a full copy that runs -------------------------------------------------------------
+
+_SHARED = {name: made(np.random.default_rng(6), 4_000, {"k": (0, 500)}) for name in "ab"}
+_TUPLES_S = 20.0
+#: As ``statistics_of`` says.
+_KEY_BYTES, _VALUE_BYTES, _TIME_BYTES = 3.0, 20.0, 1.0
+
+
+def _above(limit: int) -> Expr:
+    return Call(">", (ColumnRef("b", "k"), Literal(limit, pa.int64())), pa.bool_())
+
+
+def _query_above(limit: int | None, window: Window) -> JoinQuery:
+    """a joined with what is above a limit in b, or all of it."""
+    query = query_of(_SHARED, dict.fromkeys("ab", window), [("a.k", "b.k")])
+    condition = None if limit is None else _above(limit)
+    return replace(query, streams=(query.streams[0], replace(query.streams[1], where=condition)))
+
+
+def _portion(
+    limit: int | None, columns: tuple[str, ...] = ("k", "v"), share: float | None = None, window: Window | None = None
+) -> RunningCopy:
+    """Of a full copy of b at a: what is above a limit."""
+    copy = copy_of(_query_above(limit, window or range_s(10)), CopyKind.FULL, "b", (), "a")
+    return replace(copy, columns=columns, share=share)
+
+
+def _kept(*copies: RunningCopy, limit: int | None = None, window: Window | None = None) -> float:
+    """What is said to be sent to keep a full copy of b at a, beside copies that run."""
+    query = _query_above(limit, window or range_s(10))
+    statistics = replace(statistics_of(query, _SHARED), copies=copies)
+    space = WireSpace(query, "c", statistics, Objective.BYTES)
+    flows = space.replica_flows(ReplicaKey(CopyKind.FULL, "b", (), "a"))
+    assert all((flow.source, flow.target) == ("b", "a") for flow in flows)
+    return sum(flow.bytes_per_s for flow in flows)
+
+
+def test_a_full_copy_that_has_all_that_a_query_needs_costs_it_nothing_more() -> None:
+    assert _kept() > _TUPLES_S * (_KEY_BYTES + _VALUE_BYTES)
+    assert _kept(_portion(None)) == 0
+    assert _kept(_portion(5), limit=5) == 0
+    assert _kept(_portion(None), _portion(7, ("k",)), limit=5) == 0
+
+
+def test_a_query_pays_of_a_full_copy_that_runs_for_the_columns_that_nobody_has() -> None:
+    assert _kept(_portion(None, ("k",))) == pytest.approx(_TUPLES_S * _VALUE_BYTES)
+    assert _kept(_portion(None, ("v",))) == pytest.approx(_TUPLES_S * _KEY_BYTES)
+    # And that a tuple passes its filter, which is a bit.
+    assert _kept(_portion(None, ("k",)), limit=5) == pytest.approx(_TUPLES_S * (_VALUE_BYTES + 1 / 8))
+
+
+def test_a_query_pays_of_a_full_copy_that_runs_for_the_tuples_that_nobody_has() -> None:
+    whole = _KEY_BYTES + _VALUE_BYTES + _TIME_BYTES
+    assert _kept(_portion(9, share=0.25)) == pytest.approx(_TUPLES_S * 0.75 * whole)
+    assert _kept(_portion(9, share=0.25), _portion(50, share=0.1)) == pytest.approx(_TUPLES_S * 0.75 * 0.9 * whole)
+    half = 0.75 * (_KEY_BYTES + _TIME_BYTES) + _VALUE_BYTES
+    assert _kept(_portion(9, ("k",), 0.25), limit=5) == pytest.approx(_TUPLES_S * (half + 1 / 8))
+    # Of what was not measured, a third is taken to pass.
+    assert _kept(_portion(9)) == pytest.approx(_TUPLES_S * 2 / 3 * whole)
+
+
+def test_the_more_runs_already_the_less_a_query_pays() -> None:
+    costs = [
+        _kept(),
+        _kept(_portion(9, ("k",), 0.25)),
+        _kept(_portion(9, share=0.25)),
+        _kept(_portion(9, share=0.5)),
+        _kept(_portion(9, share=0.5), _portion(None, ("k",))),
+        _kept(_portion(None)),
+    ]
+    assert costs == sorted(costs, reverse=True)
+    assert len(set(costs)) == len(costs)
+
+
+def test_a_full_copy_that_cannot_grow_for_a_query_is_no_help() -> None:
+    rows = RowsWindow(200)
+    for other in (replace(_portion(None), holder="c"), _portion(None, window=rows), replace(_portion(9), stream="a")):
+        assert _kept(other) == pytest.approx(_kept())
+    own = _kept(window=rows)
+    assert _kept(_portion(None), window=rows) == pytest.approx(own)
+    assert _kept(_portion(9, window=rows), window=rows) == pytest.approx(own)
+    assert _kept(_portion(None, ("k",), window=rows), window=rows) == pytest.approx(_TUPLES_S * _VALUE_BYTES)
+
+
+def test_a_plan_that_lets_a_full_copy_grow_is_said_to_send_what_it_adds() -> None:
+    query = _query_above(None, range_s(10))
+    plan, statistics = forced_plan(query, "c", Algorithm.SP_S), statistics_of(query, _SHARED)
+    alone = estimate_plan(plan, statistics)
+    beside = estimate_plan(plan, replace(statistics, copies=(_portion(None, ("k",)),)))
+    of_b = {each.replica.alias: each for each in beside.replicas}["b"]
+    assert not of_b.already_there
+    assert of_b.bytes_per_s < {each.replica.alias: each for each in alone.replicas}["b"].bytes_per_s
+    assert beside.bytes_per_s < alone.bytes_per_s - _TUPLES_S * _KEY_BYTES
 
 
 def test_each_algorithm_sends_what_its_messages_hold() -> None:

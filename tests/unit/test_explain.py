@@ -22,9 +22,9 @@ from node.io.queries import Queries
 from node.rpc import control_pb2 as pb
 from planner.alternatives import Compared, compared
 from planner.choose import Choice, Model, Options, choose, estimate_plan
+from planner.cost import Flow
 from planner.explain_text import explain_text
 from planner.explain_values import explain_dict
-from planner.kinds import Kind
 from planner.measured import Measured, MeasuredStep, Sent
 from planner.model import Algorithm
 from planner.plan_file import read_plan
@@ -83,16 +83,16 @@ def test_other_steps_are_plans_that_differ_in_one_step_and_are_not_better() -> N
 
 def _measured(factor: float) -> Measured:
     """As if everything had been sent ``factor`` times as expected, for ten seconds."""
+
+    def sent(flows: tuple[Flow, ...]) -> tuple[Sent, ...]:
+        return tuple(Sent(each.source, each.target, each.kind, each.bytes_per_s * 10 * factor) for each in flows)
+
     steps, results = {}, {}
     for head in CHOICE.estimate.heads:
         for number, step in enumerate(head.steps):
-            sent = tuple(Sent(f.source, f.target, f.kind, f.bytes_per_s * 10 * factor) for f in step.flows)
-            steps[head.head, number] = MeasuredStep(100, 50, sent)
-        results[head.head] = (Sent("n0", "n1", Kind.RESULTS, 20.0),)
-    replicas = {
-        each.replica: tuple(Sent(f.source, f.target, f.kind, f.bytes_per_s * 10 * factor) for f in each.flows)
-        for each in CHOICE.estimate.replicas
-    }
+            steps[head.head, number] = MeasuredStep(100, 50, sent(step.flows))
+        results[head.head] = sent(head.results)
+    replicas = {each.replica: sent(each.flows) for each in CHOICE.estimate.replicas}
     return Measured(10.0, steps, results, replicas, (), 5_000.0)
 
 

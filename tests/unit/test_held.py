@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.core.effects import QueryState
-from node.core.events import ClockAdvanced
+from node.core.effects import QueryState, Send
+from node.core.events import ClockAdvanced, QueryIssued
 from node.core.held import Ending, Endings, Held
 from node.core.limits import Limits
 from node.core.messages import Done, Rows
@@ -16,6 +16,8 @@ from node.core.queries.waiting import Walk
 from node.core.sink import HeadLedger
 from node.core.ticks import TICK_END, TICK_MIN, Span
 from planner.model import Algorithm
+from planner.plans import forced_plan
+from planner.sql import parse_query
 from tests.unit.sites import Cluster
 
 EVERY = pytest.mark.parametrize("algorithm", list(Algorithm))
@@ -57,7 +59,7 @@ def test_the_end_of_a_stream_is_due_at_once() -> None:
     assert endings.due(LATER, now_us=0)
 
 
-@pytest.mark.parametrize(("ahead", "held"), [(1, 1), (7, 1), (8, 2), (256, 8), (10_000, 8)])
+@pytest.mark.parametrize(("ahead", "held"), [(1, 1), (7, 1), (8, 2), (127, 31), (128, 32), (10_000, 32)])
 def test_what_is_held_is_a_small_part_of_what_may_be_ahead(ahead: int, held: int) -> None:
     assert Limits(ahead_batches_max=ahead).news_held == held
 
@@ -107,17 +109,17 @@ def flow(cluster: Cluster) -> None:
 def test_walks_without_rows_are_told_a_few_at_a_time(algorithm: Algorithm) -> None:
     cluster = running(algorithm, LATER)
     dones = len(cluster.sent(Done))
-    for tick in range(20):  # keys that never meet
+    for tick in range(80):  # keys that never meet
         cluster.arrive("l", tick * 10, key=tick)
         cluster.arrive("r", tick * 10, key=tick + 1000)
         flow(cluster)
     told = cluster.sent(Rows)
-    assert 0 < len(told) <= 40 // 4
+    assert 0 < len(told) <= 160 // 16
     assert all(isinstance(rows, Rows) and rows.rows == b"" for rows in told)
-    # One to each of two sites for at least four walks; the sink told them of the start before.
-    assert len(cluster.sent(Done)) - dones <= 2 * 40 // 4
-    cluster.arrive("l", 500, ended=True)
-    cluster.arrive("r", 501, ended=True)
+    # One to each of two sites for at least sixteen walks; the sink told them of the start before.
+    assert len(cluster.sent(Done)) - dones <= 2 * 160 // 16
+    cluster.arrive("l", 1_000, ended=True)
+    cluster.arrive("r", 1_001, ended=True)
     cluster.settle()
     assert cluster.state is QueryState.COMPLETED
     assert cluster.results() == cluster.oracle() != []
@@ -180,6 +182,94 @@ def test_nothing_is_held_back_when_time_is_up() -> None:
         cluster.give(site, ClockAdvanced())
         assert len(cluster.sent(kind, site=site)) > before
         flow(cluster)
+
+
+# -- of several queries -----------------------------------------------------------------------
+
+
+def told_in_a_turn(cluster: Cluster, site: str, now_us: int) -> dict[str, set[str]]:
+    """The clock comes to a site: which queries it tells the others of, by peer."""
+    cluster.now_us = now_us
+    before = len(cluster.effects)
+    cluster.give(site, ClockAdvanced())
+    told: dict[str, set[str]] = {}
+    for _, effect in cluster.effects[before:]:
+        if isinstance(effect, Send) and isinstance(effect.message, Rows | Done):
+            told.setdefault(effect.peer, set()).add(effect.message.query_id)
+    return told
+
+
+def of_three_queries() -> Cluster:
+    """q1 and q2 at ash and bow, q3 at bow alone; cam is home of all, and what happens is as it says.
+
+    So what comes is news for the sites, and when it came is known.
+    """
+    cluster = running(Algorithm.SP_S, LATER)
+    cluster.issue("cam", Algorithm.SP_S, "q2")
+    text = "SELECT a.n AS an, b.n AS bn FROM r [RANGE 30 MS] AS a JOIN r [RANGE 30 MS] AS b ON a.key = b.key"
+    plan = forced_plan(parse_query(text, cluster.sites["cam"].catalogue), "cam", Algorithm.SP_D)
+    cluster.give("cam", QueryIssued("q3", plan))
+    cluster.settle()
+    return cluster
+
+
+def walked(cluster: Cluster, query_id: str, at_us: int) -> None:
+    """The sink hears that the first walk of a query's head is over."""
+    cluster.now_us = at_us
+    cluster.say("bow", "cam", Rows(query_id, "b", Span(TICK_MIN, 1), 0, b""))
+
+
+def test_done_frontiers_of_all_queries_for_a_site_leave_with_the_first_that_are_due() -> None:
+    cluster = of_three_queries()
+    begin = cluster.now_us
+    for query_id, at_us in (("q1", 0), ("q2", 300_000), ("q3", 499_999)):
+        walked(cluster, query_id, begin + at_us)
+    assert told_in_a_turn(cluster, "cam", begin + 499_999) == {}
+    assert told_in_a_turn(cluster, "cam", begin + 500_000) == {"ash": {"q1", "q2"}, "bow": {"q1", "q2", "q3"}}
+    assert not cluster.holds_news("cam")
+    assert told_in_a_turn(cluster, "cam", begin + 1_000_000) == {}
+
+
+def test_what_is_due_for_one_site_takes_nothing_to_another() -> None:
+    cluster = of_three_queries()
+    begin = cluster.now_us
+    for query_id, at_us in (("q3", 0), ("q1", 300_000)):
+        walked(cluster, query_id, begin + at_us)
+    assert told_in_a_turn(cluster, "cam", begin + 500_000) == {"bow": {"q3", "q1"}}
+    assert told_in_a_turn(cluster, "cam", begin + 799_999) == {}
+    assert told_in_a_turn(cluster, "cam", begin + 800_000) == {"ash": {"q1"}}
+
+
+def test_as_much_news_as_may_be_held_takes_that_of_other_queries_along() -> None:
+    cluster = of_three_queries()
+    walked(cluster, "q2", cluster.now_us)
+    dones = len(cluster.sent(Done))
+    for tick in range(1, LATER.news_held):
+        span = Span(tick - 1 if tick > 1 else TICK_MIN, tick)
+        cluster.say("bow", "cam", Rows("q1", "b", span, 0, b""))
+    assert len(cluster.sent(Done)) == dones
+    cluster.say("bow", "cam", Rows("q1", "b", Span(LATER.news_held - 1, LATER.news_held), 0, b""))
+    told = [message.query_id for message in cluster.sent(Done)[dones:] if isinstance(message, Done)]
+    assert sorted(told) == ["q1", "q1", "q2", "q2"]  # ash and bow
+
+
+def test_endings_of_all_queries_with_a_sink_leave_with_the_first_that_are_due() -> None:
+    cluster = running(Algorithm.SP_S, LATER)
+    cluster.issue("cam", Algorithm.SP_S, "q2")
+    cluster.settle()
+    cluster.arrive("r", 5, 100, key=2)
+    flow(cluster)
+    cluster.settle()
+    begin = cluster.now_us
+    cluster.arrive("l", 5, 25, key=1)
+    asking = list(cluster.answers["ash"])
+    assert len(asking) == 2  # both queries look for what meets 5, and nothing does
+    for at_us in (0, 300_000):
+        cluster.now_us = begin + at_us
+        cluster.answer("ash")
+    assert [run.has_endings for run in cluster.sites["ash"].runs.values()] == [True, True]
+    assert told_in_a_turn(cluster, "ash", begin + 499_999) == {}
+    assert told_in_a_turn(cluster, "ash", begin + 500_000) == {"cam": {"q1", "q2"}}
 
 
 def test_a_query_whose_streams_end_is_complete_without_waiting() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from node.core.effects import QueryState
-from node.core.messages import Failed, OpenCopy, Prepare, Start, Sync
+from node.core.messages import Failed, OpenCopy, Prepare, SetPortion, Start, Sync
 from node.core.ticks import TICK_MIN
 from planner.algorithms import CopyKind
 from planner.copies import CopyAxis, RunningCopy
@@ -105,34 +105,62 @@ def test_the_same_number_twice_is_wrong_and_ends_the_query_it_is_for() -> None:
 @pytest.mark.parametrize("depth", [0, 1, 200])
 def test_a_filter_that_can_be_computed_is_taken_however_deep(depth: int) -> None:
     cluster = running()
-    cluster.say("bow", "ash", OpenCopy("zz", 1, 0, 0, replace(FULL, filter=nested(depth))))
+    cluster.say("bow", "ash", OpenCopy("zz", 1, 0, 0, replace(KEYS, filter=nested(depth))))
     assert cluster.blamed == []
     (copy,) = cluster.sites["ash"].arrangements.owned.all
-    rows = [7, 8, 30]
-    cluster.arrive("l", *rows)
+    cluster.arrive("l", 7, 8, 30, keys=[3, 4, 5])
     assert copy.frontier == 3
-    assert copy.tuples == (2 if depth == 1 else 0)  # n is 0 and 1, and not above ten
+    assert copy.status().keys == (2 if depth == 1 else 0)  # n is 0 and 1, and not above ten
 
 
-def test_a_filter_that_some_tuples_are_too_much_for_ends_those_who_use_its_copy_and_nobody_else() -> None:
-    # Claimed to fit in a byte, which it does for the first two tuples.
-    product = Call("*", (N, Literal(100, pa.int64())), pa.int8())
+def test_a_full_copy_for_which_no_query_is_known_is_sent_nothing_but_how_far_its_stream_is() -> None:
+    cluster = running()
+    cluster.say("bow", "ash", OpenCopy("zz", 1, 0, 0, FULL))
+    (copy,) = cluster.sites["ash"].arrangements.owned.all
+    cluster.arrive("l", 7, 8, 30)
+    assert (copy.frontier, copy.tuples) == (3, 0)
+    assert cluster.sent(SetPortion, Sync) == [Sync(1, 3, 0, cluster.now_us, b"", b"", b"", b"")]
+
+
+def prepared(algorithm: Algorithm) -> tuple[Cluster, int]:
+    """Query q1 runs without any copy, q2 is claimed to have begun at ash; and the number of what q2 needs of l."""
     cluster = Cluster()
     cluster.issue("cam", Algorithm.SP_D)
-    plan = cluster.plan("cam", Algorithm.SP_S)
+    plan = cluster.plan("cam", algorithm)
     cluster.settle()
     cluster.say("cam", "ash", Prepare("q2", QUERY, "cam", plan.sequences, tuple(cluster.infos.values())))
     cluster.say("cam", "ash", Start("q2", TICK_MIN, None))
     cluster.mail["ash", "cam"].clear()
-    spec = replace(FULL, filter=Call("is null", (product,), pa.bool_()))
-    need = next(claim.need.number for claim in cluster.sites["ash"].arrangements.owned.claims)
-    cluster.say("bow", "ash", OpenCopy("q2", 7, need, TICK_MIN, spec))
+    (need,) = [claim.need.number for claim in cluster.sites["ash"].arrangements.owned.claims]
+    return cluster, need
+
+
+#: Claimed to fit in a byte, which it does for the first two tuples.
+PRODUCT = Call("*", (N, Literal(100, pa.int64())), pa.int8())
+FRAGILE = Call("is null", (PRODUCT,), pa.bool_())
+
+
+def test_a_full_copy_is_sent_what_its_queries_need_whatever_filter_it_was_opened_with() -> None:
+    cluster, need = prepared(Algorithm.SP_S)
+    cluster.say("bow", "ash", OpenCopy("q2", 7, need, TICK_MIN, replace(FULL, filter=FRAGILE)))
+    assert cluster.sent(SetPortion) == [SetPortion(7, 0, FULL)]
+    cluster.arrive("l", 1, 2, 30)
+    cluster.arrive("l", 40)
+    cluster.arrive("l", 50)
+    (copy,) = cluster.sites["ash"].arrangements.owned.all
+    assert copy.tuples == 4
+    assert "q2" in cluster.sites["ash"].runs
+
+
+def test_a_filter_that_some_tuples_are_too_much_for_ends_those_who_use_its_copy_and_nobody_else() -> None:
+    cluster, need = prepared(Algorithm.SM_D1)
+    cluster.say("bow", "ash", OpenCopy("q2", 7, need, TICK_MIN, replace(KEYS, filter=FRAGILE)))
     cluster.arrive("l", 1, 2, 30)
     assert "q2" in cluster.sites["ash"].runs
     cluster.arrive("l", 40)
     assert "q2" not in cluster.sites["ash"].runs
     (failed,) = [message for message in cluster.mail["ash", "cam"] if isinstance(message, Failed)]
-    assert "the filter of full copy 7 of l at bow cannot be computed" in failed.reason
+    assert "the filter of keys copy 7 of l at bow cannot be computed" in failed.reason
     assert cluster.blamed == []
     assert "q1" in cluster.sites["ash"].runs
     before = len(cluster.sent(Sync))

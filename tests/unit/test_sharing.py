@@ -4,39 +4,48 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 import pytest
 
+from node.core.arrangements.portions import PASSES, table_schema
 from node.core.effects import IgnoreReason, QueryState
-from node.core.engine import Engine, Find, OpenIndex, OpenTable, Probe
+from node.core.engine import POSITION, Append, Engine, Find, OpenIndex, OpenTable, Probe
 from node.core.events import DropRequested, EngineFailed, PeerStateLost, QueryIssued
 from node.core.messages import (
+    Carry,
     CloseCopy,
     Drop,
+    DropPortion,
+    Failed,
     Fetch,
     Fetched,
     LeaseCopy,
     Message,
     OpenCopy,
+    SetPortion,
     Sync,
     TupleAnswer,
     payload_bytes,
 )
 from node.core.queries.waiting import Waiting
-from node.core.ticks import TICK_MIN
+from node.core.ticks import TICK_MIN, Span
 from node.engine.native import NativeEngine
 from node.wire import encode_message
 from planner.algorithms import CopyKind
-from planner.model import Algorithm
+from planner.copies import CopyAxis, RunningCopy
+from planner.model import Algorithm, Call, ColumnRef, Literal
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from tests.oracle.oracle import OracleStream, Window, expected
 from tests.sim.reference_engine import ReferenceEngine
 from tests.unit.sites import OUTPUTS, SCHEMA, TAU_MS, TIME_WINDOW, Cluster, query_text
 
+#: At most so much says of the few tuples of a batch here which of two portions they are in.
+PASSES_BYTES = 4
 #: Algorithms with a copy at the carry's site.
 COPYING = [algorithm for algorithm in Algorithm if algorithm.spec.copy is not None]
 WITH_COPY = pytest.mark.parametrize("algorithm", COPYING)
@@ -47,29 +56,41 @@ BOTH = pytest.mark.parametrize("window", WINDOWS, ids=["time", "count"])
 
 @dataclass(frozen=True)
 class Asked:
-    """A query over both streams: names, windows and filters of its own; a filter is a lower bound of n, exclusive."""
+    """A query over both streams: names, windows, filters and columns of its own.
+
+    A filter is a lower bound of n, exclusive, or what is left of n modulo 3, of both streams.
+    """
 
     aliases: tuple[str, str] = ("a", "b")
     windows: tuple[Window, Window] = (TIME_WINDOW, TIME_WINDOW)
     above: tuple[int | None, int | None] = (None, None)
+    rest: int | None = None
+    selected: str = "n"
 
     @property
     def text(self) -> str:
         (one, other), texts = self.aliases, [_window_text(window) for window in self.windows]
         terms = [f"{alias}.n > {low}" for alias, low in zip(self.aliases, self.above, strict=True) if low is not None]
+        terms += [f"{alias}.n % 3 = {self.rest}" for alias in self.aliases if self.rest is not None]
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         streams = f"l [{texts[0]}] AS {one} JOIN r [{texts[1]}] AS {other} ON {one}.key = {other}.key"
-        return f"SELECT {one}.n AS an, {other}.n AS bn FROM {streams}{where}"
+        return f"SELECT {one}.{self.selected} AS an, {other}.{self.selected} AS bn FROM {streams}{where}"
+
+    def passes(self, place: int, n: int) -> bool:
+        """Whether a tuple of the first or the second stream passes the filter."""
+        low = self.above[place]
+        return (low is None or n > low) and (self.rest is None or n % 3 == self.rest)
 
     def rows(self, cluster: Cluster, from_ts: int | None) -> list[tuple[int, int]]:
         """What it must give."""
         streams = []
-        for alias, name, window, low in zip(("a", "b"), ("l", "r"), self.windows, self.above, strict=True):
+        for place, (alias, name, window) in enumerate(zip(("a", "b"), ("l", "r"), self.windows, strict=True)):
             rows = pa.Table.from_batches(cluster.rows[name], schema=SCHEMA).to_pylist()
             kept = [row for row in rows if from_ts is None or row["ts"] >= from_ts]
-            kept = [row for row in kept if low is None or row["n"] > low]
+            kept = [row for row in kept if self.passes(place, row["n"])]
             streams.append(OracleStream(alias, pa.Table.from_pylist(kept, schema=SCHEMA), "ts", "ms", window))
-        table = expected(streams, [(("a", "key"), ("b", "key"))], OUTPUTS)
+        outputs = [(name, alias, self.selected) for name, alias, _ in OUTPUTS]
+        table = expected(streams, [(("a", "key"), ("b", "key"))], outputs)
         return sorted((row["an"], row["bn"]) for row in table.to_pylist())
 
 
@@ -247,27 +268,38 @@ def test_a_query_with_other_names_windows_or_filters_uses_the_copy_that_is_there
     assert both.results("q2")
     assert len(both.sent(OpenCopy)) == 2
     alone, shared = (copy_bytes(cluster) for cluster in (one, both))
-    # W' and M may be asked for tuples that the first did not need.
-    longer = max(asked.windows) > TIME_WINDOW and algorithm.spec.copy is not CopyKind.FULL
-    assert shared <= (1.5 if longer else 1.1) * alone
+    if algorithm.spec.copy is CopyKind.FULL:
+        # Every tuple and column is there already; of each tuple it is told whether it passes another filter.
+        told = 0 if asked.above == (None, None) else PASSES_BYTES
+        assert alone <= shared <= alone + told * len([sync for sync in both.sent(Sync) if payload_bytes(sync)])
+    else:
+        # W' and M may be asked for tuples that the first did not need.
+        assert shared <= (1.5 if max(asked.windows) > TIME_WINDOW else 1.1) * alone
 
 
-def test_a_full_copy_is_sent_once_whatever_its_queries_select() -> None:
-    cluster = Cluster()
-    issue(cluster, "cam", "q1", Algorithm.SP_S, TIME_WINDOW)
-    cluster.settle()
-    feed(cluster, 0, 60)
-    alone = sum(payload_bytes(message) for message in cluster.sent(Sync))
-    again = Cluster()
-    for number in range(20):
-        issue(again, "cam", f"q{number}", Algorithm.SP_S, Asked((f"x{number}", "y"), above=(number % 2 or None, None)))
-        again.settle()
-    feed(again, 0, 60)
-    assert sum(payload_bytes(message) for message in again.sent(Sync)) == alone
-    assert wire_bytes(again, LeaseCopy) < 40 * 20
+def test_a_full_copy_is_sent_once_however_many_queries_use_it() -> None:
+    def run(*filters: int | None) -> Cluster:
+        cluster = Cluster()
+        for number, low in enumerate(filters):
+            issue(cluster, "cam", f"q{number}", Algorithm.SP_S, Asked((f"x{number}", "y"), above=(low, None)))
+            cluster.settle()
+        feed(cluster, 0, 60)
+        assert len(cluster.sent(OpenCopy)) == 2
+        return cluster
+
+    def sent(cluster: Cluster) -> list[Message]:
+        return cluster.sent(SetPortion, Sync)
+
+    assert sent(run(*[None] * 20)) == sent(run(None))
+    assert sent(run(*[1] * 20)) == sent(run(1))
+    many, two = run(*[None, 1] * 10), run(None, 1)
+    assert sent(many) == sent(two)
+    assert wire_bytes(many, LeaseCopy) < 40 * 20
+    batches = len([sync for sync in two.sent(Sync) if payload_bytes(sync)])
+    assert copy_bytes(two) <= copy_bytes(run(None)) + PASSES_BYTES * batches
 
 
-@pytest.mark.parametrize("algorithm", [algorithm for algorithm in COPYING if algorithm is not Algorithm.SM_S1])
+@pytest.mark.parametrize("algorithm", [Algorithm.SM_S2, Algorithm.SM_D1])
 def test_the_second_copy_beside_a_narrow_one_is_wide_and_serves_the_third(algorithm: Algorithm) -> None:
     cluster = Cluster()
     filters = [(10, 10), (5, 5), (7, None), (None, 8)]
@@ -401,6 +433,307 @@ def _deliver_but(cluster: Cluster, cut: tuple[str, str]) -> None:
             return
 
 
+# -- portions of a full copy ------------------------------------------------------------------
+
+#: Tuples and columns that both need, that one of them needs, and that neither does.
+KEYS_OF_SOME, NUMBERS_ABOVE = Asked(rest=1, selected="key"), Asked(above=(6, 6))
+TWO = {"q1": KEYS_OF_SOME, "q2": NUMBERS_ABOVE}
+ENGINES = pytest.mark.parametrize("engine", [ReferenceEngine, NativeEngine])
+
+
+def two_with_full_copies(engine: type[Engine] = ReferenceEngine) -> Cluster:
+    cluster = Cluster(engine=engine)
+    for query_id, asked in TWO.items():
+        issue(cluster, "cam", query_id, Algorithm.SP_S, asked)
+        cluster.settle()
+    return cluster
+
+
+def held_rows(cluster: Cluster, site: str) -> pa.Table:
+    """All that a site's engine was ever given of the one full copy that the site holds."""
+    batches = [op.rows for op in cluster.ops(Append, site) if op.table.startswith("copy/")]
+    rows = [row for batch in batches for row in batch.drop_columns(POSITION).to_pylist()]
+    return pa.Table.from_pylist(rows, schema=table_schema(SCHEMA))
+
+
+def needed_rows(cluster: Cluster, stream: str, queries: Mapping[str, Asked]) -> list[dict[str, int | None]]:
+    """What these queries need of a stream's tuples, with a bit for each query in PASSES."""
+    found = []
+    for row in pa.Table.from_batches(cluster.rows[stream], schema=SCHEMA).to_pylist():
+        passed = [asked.passes("lr".index(stream), row["n"]) for asked in queries.values()]
+        names = {"key", *(each.selected for each, passes in zip(queries.values(), passed, strict=True) if passes)}
+        if any(passed):
+            shown = {name: row[name] if name in names else None for name in SCHEMA.names}
+            found.append({**shown, PASSES: sum(2 << place for place, passes in enumerate(passed) if passes)})
+    return found
+
+
+def portions_told(cluster: Cluster, site: str, first: int = 0) -> list[tuple[int, tuple[str, ...] | None]]:
+    """Each time a site told of a portion of its stream: the number, and the columns; None where it ended."""
+    told = cluster.sent(SetPortion, DropPortion, site=site)[first:]
+    return [
+        (message.portion, message.spec.columns if isinstance(message, SetPortion) else None)
+        for message in told
+        if isinstance(message, SetPortion | DropPortion)
+    ]
+
+
+@ENGINES
+def test_queries_with_other_filters_and_columns_share_one_full_copy_of_what_they_need(engine: type[Engine]) -> None:
+    cluster = two_with_full_copies(engine)
+    assert len(cluster.sent(OpenCopy)) == len(cluster.sent(LeaseCopy)) == 2
+    for site in ("ash", "bow"):
+        assert portions_told(cluster, site) == [(1, ("key",)), (2, ("key", "n"))]
+        assert [name for name in cluster.open_tables[site] if name.startswith("copy/")] == ["copy/1"]
+    feed(cluster, 0, 150)
+    finish(cluster, 150)
+    for query_id, asked in TWO.items():
+        check(cluster, query_id, asked)
+        assert cluster.results(query_id)
+    for holder, stream in (("ash", "r"), ("bow", "l")):
+        rows = held_rows(cluster, holder)
+        assert rows.to_pylist() == needed_rows(cluster, stream, TWO)
+        # There is something of each kind: what only one needs, only the other, both, and neither.
+        assert set(rows.column(PASSES).to_pylist()) == {0b010, 0b100, 0b110}
+        assert rows.num_rows < sum(batch.num_rows for batch in cluster.rows[stream])
+        assert 0 < rows.column("n").null_count < rows.num_rows
+    assert cluster.leftovers() == []
+
+
+def test_columns_that_nobody_selects_never_travel() -> None:
+    def bytes_a_tuple(*queries: Asked) -> float:
+        """Of a batch with many tuples, in which what frames them is little."""
+        cluster = Cluster()
+        for number, asked in enumerate(queries):
+            issue(cluster, "cam", f"q{number}", Algorithm.SP_S, asked)
+            cluster.settle()
+        rng = random.Random(1)
+        ts = [number // 300 for number in range(3000)]
+        cluster.arrive("r", *ts, watermark=10, keys=[rng.randrange(2**40) for _ in ts])
+        (sync,) = [sync for sync in cluster.sent(Sync, site="bow") if isinstance(sync, Sync) and sync.rows]
+        (copy,) = cluster.sites["bow"].arrangements.owned.all
+        assert copy.tuples == len([n for n in range(3000) if any(asked.passes(1, n) for asked in queries)])
+        return len(sync.rows) / 3000
+
+    key = 40 / 8
+    # A tuple's time and its portions take little, because they repeat.
+    assert key / 3 < bytes_a_tuple(KEYS_OF_SOME) < key / 3 + 0.5
+    both = bytes_a_tuple(KEYS_OF_SOME, Asked(rest=2, selected="key"))
+    assert key * 2 / 3 < both < key * 2 / 3 + 0.5
+    # Nobody's keys are sent twice, whoever else asks for them.
+    assert bytes_a_tuple(KEYS_OF_SOME, Asked(selected="key"), Asked(rest=2)) < key + 1
+
+
+@ENGINES
+@pytest.mark.parametrize("dropped", list(TWO))
+def test_when_one_of_two_is_dropped_a_full_copy_has_only_what_the_other_needs(
+    engine: type[Engine], dropped: str
+) -> None:
+    cluster = two_with_full_copies(engine)
+    feed(cluster, 0, 60)
+    told = {site: len(cluster.sent(SetPortion, DropPortion, site=site)) for site in ("ash", "bow")}
+    before = {site: held_rows(cluster, site).num_rows for site in told}
+    cluster.give("cam", DropRequested(dropped))
+    cluster.settle()
+    for site, first in told.items():
+        assert portions_told(cluster, site, first) == [(1 if dropped == "q1" else 2, None)]
+    assert cluster.sent(CloseCopy) == []
+    feed(cluster, 60, 200, seed=2)
+    finish(cluster, 200)
+    (left,) = TWO.keys() - {dropped}
+    check(cluster, left, TWO[left])
+    assert cluster.results(left)
+    bit = 2 if left == "q1" else 4
+    for holder, stream in (("ash", "r"), ("bow", "l")):
+        newer = held_rows(cluster, holder).to_pylist()[before[holder] :]
+        needed = needed_rows(cluster, stream, {left: TWO[left]})
+        assert newer == [{**row, PASSES: bit} for row in needed[len(needed) - len(newer) :]] != []
+        assert (len([row for row in newer if row["n"] is not None]) > 0) == (left == "q2")
+    assert cluster.leftovers() == []
+
+
+def test_a_portion_that_two_need_has_the_columns_of_both_and_loses_those_of_the_one_that_ends() -> None:
+    cluster = Cluster()
+    wanted = {"q1": KEYS_OF_SOME, "q2": Asked(rest=1), "q3": Asked(rest=1, selected="ts")}
+    for query_id, asked in wanted.items():
+        issue(cluster, "cam", query_id, Algorithm.SP_S, asked)
+        cluster.settle()
+    for site in ("ash", "bow"):
+        assert portions_told(cluster, site) == [(1, ("key",)), (1, ("key", "n")), (1, ("ts", "key", "n"))]
+    feed(cluster, 0, 60)
+    cluster.give("cam", DropRequested("q3"))
+    cluster.settle()
+    for site in ("ash", "bow"):
+        assert portions_told(cluster, site, 3) == [(1, ("key", "n"))]
+    before = held_rows(cluster, "ash").num_rows
+    feed(cluster, 60, 120, seed=2)
+    finish(cluster, 120)
+    times = held_rows(cluster, "ash").column("ts").to_pylist()
+    assert None not in times[:before]
+    assert set(times[before:]) == {None}
+    for query_id in ("q1", "q2"):
+        check(cluster, query_id, wanted[query_id])
+        assert cluster.results(query_id)
+    assert cluster.leftovers() == []
+
+
+def test_a_bit_that_was_anothers_says_nothing_of_older_tuples() -> None:
+    cluster = two_with_full_copies(NativeEngine)
+    feed(cluster, 0, 60)
+    cluster.give("cam", DropRequested("q1"))
+    cluster.settle()
+    later = Asked(windows=(("range", 100_000), ("range", 100_000)), rest=2, selected="key")
+    issue(cluster, "cam", "q3", Algorithm.SP_S, later)
+    cluster.settle()
+    assert portions_told(cluster, "bow", 2) == [(1, None), (1, ("key",))]
+    feed(cluster, 60, 160, seed=2)
+    finish(cluster, 160)
+    for query_id, asked in (("q2", NUMBERS_ABOVE), ("q3", later)):
+        check(cluster, query_id, asked)
+        assert cluster.results(query_id)
+    assert cluster.leftovers() == []
+
+
+@pytest.mark.parametrize("heard", range(14))
+def test_a_query_that_is_issued_while_another_is_prepared_shares_its_full_copy(heard: int) -> None:
+    cluster = Cluster()
+    issue(cluster, "cam", "q1", Algorithm.SP_S, KEYS_OF_SOME)
+    for _ in range(heard):
+        pair = next((pair for pair, mail in cluster.mail.items() if mail), None)
+        if pair is not None:
+            cluster.deliver(*pair)
+    for stream in ("l", "r"):
+        if stream in cluster.reads:
+            cluster.arrive(stream, 1, 2, 13, 14, watermark=20)
+    issue(cluster, "cam", "q2", Algorithm.SP_S, NUMBERS_ABOVE)
+    cluster.settle()
+    assert len(cluster.sent(OpenCopy)) == len(cluster.sent(LeaseCopy)) == 2
+    for stream in ("l", "r"):
+        if not cluster.rows[stream]:
+            cluster.arrive(stream, 1, 2, 13, 14, watermark=20)
+    feed(cluster, 20, 120)
+    finish(cluster, 120)
+    for query_id, asked in TWO.items():
+        assert state_of(cluster, query_id) == (QueryState.COMPLETED, "")
+        check(cluster, query_id, asked)
+        assert cluster.results(query_id)
+    assert cluster.leftovers() == []
+
+
+def test_a_query_of_which_a_batch_has_nothing_fails_at_its_holder_and_the_other_goes_on() -> None:
+    #  cam -- Drop q2 --> bow -- DropPortion, Sync --> ash, which has not heard of the drop
+    cluster = two_with_full_copies()
+    feed(cluster, 0, 60)
+    cluster.give("cam", DropRequested("q2"))
+    assert isinstance(cluster.deliver("cam", "bow"), Drop)
+    cluster.arrive("r", 61, 62, watermark=70)
+    assert [type(message) for message in cluster.mail["bow", "ash"]] == [DropPortion, Sync]
+    cluster.deliver("bow", "ash")
+    cluster.deliver("bow", "ash")
+    assert list(cluster.sites["ash"].runs) == ["q1"]
+    reason = "site bow sends nothing for it any more"
+    assert Failed("q2", reason) in cluster.mail["ash", "cam"]
+    cluster.settle()
+    assert state_of(cluster, "q2")[0] is QueryState.DROPPED
+    cluster.arrive("l", 63, watermark=70)
+    feed(cluster, 70, 120, seed=2)
+    finish(cluster, 120)
+    check(cluster, "q1", KEYS_OF_SOME)
+    assert cluster.blamed == []
+    assert cluster.leftovers() == []
+
+
+def test_a_query_that_failed_at_a_streams_site_fails_with_a_reason_whoever_is_heard_first() -> None:
+    cluster = two_with_full_copies()
+    feed(cluster, 0, 60)
+    cluster.say("ash", "bow", Carry("q2", "a", Span(0, 1), 7, 0, b""))  # no step of q2's, so bow gives it up
+    assert "q2" not in cluster.sites["bow"].runs
+    cluster.arrive("r", 61, 62, watermark=70)
+    _deliver_but(cluster, ("bow", "cam"))
+    assert state_of(cluster, "q2") == (QueryState.FAILED, "site bow sends nothing for it any more")
+    cluster.settle()
+    cluster.arrive("l", 63, watermark=70)
+    feed(cluster, 70, 120, seed=2)
+    finish(cluster, 120)
+    check(cluster, "q1", KEYS_OF_SOME)
+    assert cluster.leftovers() == []
+
+
+def test_a_batch_without_the_portion_of_a_query_that_begins_later_fails_nobody() -> None:
+    #  q2 is prepared at ash, which holds copies for it, and not yet at bow, whose batches are without it
+    cluster = Cluster()
+    issue(cluster, "cam", "q1", Algorithm.SP_S, KEYS_OF_SOME)
+    cluster.settle()
+    feed(cluster, 0, 60)
+    issue(cluster, "cam", "q2", Algorithm.SP_S, NUMBERS_ABOVE)
+    _deliver_but(cluster, ("cam", "bow"))
+    assert not cluster.sites["ash"].runs["q2"].started
+    cluster.arrive("r", 61, 72, watermark=80)
+    _deliver_but(cluster, ("cam", "bow"))
+    assert list(cluster.sites["ash"].runs) == ["q1", "q2"]
+    cluster.settle()
+    cluster.arrive("l", 63, watermark=80)
+    feed(cluster, 80, 160, seed=2)
+    finish(cluster, 160)
+    for query_id, asked in TWO.items():
+        assert state_of(cluster, query_id) == (QueryState.COMPLETED, "")
+        check(cluster, query_id, asked)
+        assert cluster.results(query_id)
+    assert cluster.leftovers() == []
+
+
+def _above_two() -> RunningCopy:
+    condition = Call(">", (ColumnRef("r", "n"), Literal(2, pa.int64())), pa.bool_())
+    return RunningCopy(CopyKind.FULL, "r", (), ("key",), condition, CopyAxis.TIME, "bow", "ash")
+
+
+PORTION = _above_two()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        DropPortion(1, 9),
+        SetPortion(1, 62, PORTION),
+        SetPortion(1, 0, PORTION),
+        SetPortion(1, 3, replace(PORTION, filter=None)),
+        SetPortion(1, 3, replace(PORTION, columns=("gone",))),
+        SetPortion(1, 3, replace(PORTION, stream="l")),
+        SetPortion(1, 3, replace(PORTION, axis=CopyAxis.ROWS)),
+    ],
+    ids=["not there", "no such number", "0 with a filter", "no filter", "no column", "another stream", "another axis"],
+)
+def test_a_wrong_portion_fails_all_who_use_the_copy(wrong: SetPortion | DropPortion) -> None:
+    cluster = two_with_full_copies()
+    issue(cluster, "cam", "q3", Algorithm.SP_D, TIME_WINDOW)
+    cluster.settle()
+    cluster.say("bow", "ash", wrong)
+    cluster.settle()
+    for query_id in TWO:
+        state, reason = state_of(cluster, query_id)
+        assert state is QueryState.FAILED
+        assert "site bow broke the protocol" in reason
+    finish(cluster, 40)
+    check(cluster, "q3", TIME_WINDOW)
+    assert cluster.leftovers() == []
+
+
+def test_queries_over_time_and_over_counts_do_not_share_a_full_copy() -> None:
+    cluster = Cluster()
+    asked = {"q1": Asked(), "q2": Asked(windows=(("rows", 3), ("rows", 3)))}
+    for query_id, each in asked.items():
+        issue(cluster, "cam", query_id, Algorithm.SP_S, each)
+        cluster.settle()
+    assert len(cluster.sent(OpenCopy)) == 4
+    assert cluster.sent(LeaseCopy) == []
+    feed(cluster, 0, 60)
+    finish(cluster, 60)
+    for query_id, each in asked.items():
+        check(cluster, query_id, each)
+        assert cluster.results(query_id)
+    assert cluster.leftovers() == []
+
+
 # -- races ------------------------------------------------------------------------------------
 
 
@@ -412,7 +745,8 @@ def test_a_copy_whose_query_was_dropped_before_its_owner_heard_of_it_serves_anot
     issue(cluster, "cam", "q1", algorithm, TIME_WINDOW)
     issue(cluster, "cam", "q2", algorithm, TIME_WINDOW)
     _deliver_but(cluster, ("bow", "ash"))
-    assert [type(message) for message in cluster.mail["bow", "ash"]] == [OpenCopy, LeaseCopy]
+    said = [OpenCopy, LeaseCopy] + [SetPortion] * (algorithm.spec.copy is CopyKind.FULL)  # of ash's copy of r
+    assert [type(message) for message in cluster.mail["bow", "ash"]] == said
     cluster.give("cam", DropRequested("q1"))
     assert isinstance(cluster.deliver("cam", "ash"), Drop)
     cluster.deliver("bow", "ash", 2)
@@ -668,6 +1002,8 @@ class Fate:
             rng.choice([("a", "b"), ("x", "y")]),
             (rng.choice(windows), rng.choice(windows)),
             (rng.choice(above), rng.choice(above)),
+            rng.choice([None, None, None, 1]),
+            rng.choice(["n", "n", "key"]),
         )
         self.asked[query_id] = asked
         sink = rng.choice(["ash", "bow", "cam"])

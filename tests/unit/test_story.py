@@ -123,7 +123,8 @@ def test_what_frankfurt_keeps_at_that_moment() -> None:
     limits = Limits()
     assert (limits.ahead_batches_max, limits.ahead_bytes_max) == (256, 64 * MIB)
     assert "64 MiB\nor 256 batches" in PAGE
-    assert (limits.silence_us, limits.news_held_max, limits.news_us) == (10_000_000, 8, 1_000_000)
+    assert (limits.silence_us, limits.news_held_max, limits.news_us) == (10_000_000, 32, 1_000_000)
+    assert "32 of them or the oldest is a second old" in PAGE
 
 
 def test_the_page_has_the_tables_and_queries_of_the_story() -> None:

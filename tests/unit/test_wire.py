@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from node.core.messages import (
     CloseCopy,
     Done,
     Drop,
+    DropPortion,
     Failed,
     Fetch,
     Fetched,
@@ -34,6 +36,7 @@ from node.core.messages import (
     Prepared,
     Refused,
     Rows,
+    SetPortion,
     Start,
     Sync,
     TupleAnswer,
@@ -52,6 +55,7 @@ from node.wire import (
     encode_message,
     kind_of,
 )
+from node.wire.copies import copy_in, copy_out
 from planner.algorithms import CopyKind
 from planner.copies import CopyAxis, RunningCopy
 from planner.model import Algorithm, Call, ColumnRef, Literal, Policy, PolicyName, Sequence, Step, StreamInfo, TimeUnit
@@ -120,7 +124,8 @@ def running_copies_of(draw: st.DrawFn) -> RunningCopy:
     )
     names = st.lists(texts, max_size=3).map(tuple)
     axis, kind = draw(st.sampled_from(CopyAxis)), draw(st.sampled_from(CopyKind))
-    return RunningCopy(kind, stream, draw(names), draw(names), draw(st.none() | calls), axis, draw(texts), draw(texts))
+    condition, share = draw(st.none() | calls), draw(st.none() | st.floats(0, 1))
+    return RunningCopy(kind, stream, draw(names), draw(names), condition, axis, draw(texts), draw(texts), share)
 
 
 running_copies = running_copies_of()
@@ -156,6 +161,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(OpenCopy, texts, u32, u32, ticks, running_copies),
     st.builds(LeaseCopy, texts, u32, u32),
     st.builds(CloseCopy, u32),
+    st.builds(SetPortion, u32, u32, running_copies),
+    st.builds(DropPortion, u32, u32),
     st.builds(Rows, texts, texts, spans(), s64, data),
     st.builds(Done, texts, st.lists(st.tuples(texts, ticks), max_size=4).map(tuple)),
 )
@@ -174,6 +181,17 @@ def test_a_frame_comes_back_as_it_was(frame: RareFrame) -> None:
 @settings(derandomize=True, deadline=None, max_examples=400)
 def test_a_message_comes_back_as_it_was(message: Message) -> None:
     assert decode_message(encode_message(message)) == message
+
+
+@given(running_copies)
+@settings(derandomize=True, deadline=None)
+def test_the_share_of_a_copy_comes_back_as_it_was(copy: RunningCopy) -> None:
+    # Copies are equal whatever their shares, so messages that come back do not say it.
+    assert copy_in(copy_out(copy)).share == copy.share
+    for message in (SetPortion(1, 2, copy), OpenCopy("q", 1, 0, 0, copy)):
+        back = decode_message(encode_message(message))
+        assert isinstance(back, SetPortion | OpenCopy)
+        assert back.spec.share == copy.share
 
 
 @given(st.lists(streams(), max_size=4))
@@ -205,6 +223,8 @@ def test_bytes_are_counted_under_the_right_heading() -> None:
             OpenCopy("q", 1, 0, 0, RunningCopy(CopyKind.FULL, "s", (), ("x",), None, CopyAxis.TIME, "ash", "bow")),
             LeaseCopy("q", 1, 0),
             CloseCopy(1),
+            SetPortion(1, 2, RunningCopy(CopyKind.FULL, "s", (), ("x",), None, CopyAxis.TIME, "ash", "bow")),
+            DropPortion(1, 2),
         ],
     }
     assert {kind: {kind_of(message) for message in under} for kind, under in headings.items()} == {
@@ -313,6 +333,16 @@ def test_a_message_that_is_cut_or_goes_on_is_refused() -> None:
     refuses(decode_message, packed(pb.Message(drop=pb.Nothing()), blobs=b"x"), "no blob; got one of 1 bytes")
     refuses(decode_message, packed(pb.Message(sync=1), 0, 0, 0, blobs=b"\2\2\2abc"), r"blobs of \[2, 2, 2\] bytes")
     refuses(decode_message, packed(pb.Message(sync=1), 0, 0, 0, blobs=b"\2\2"), "a number requires")
+
+
+@pytest.mark.parametrize("share", [-1e-9, 1.000001, -math.inf, math.inf, math.nan])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    spec = pb.RunningCopy(kind="full", axis="time", share=share)
+    for body in (
+        pb.Message(set_portion=pb.SetPortion(copy=1, portion=0, spec=spec)),
+        pb.Message(open_copy=pb.OpenCopy(spec=spec)),
+    ):
+        refuses(decode_message, packed(body), f"a copy requires a share from 0 to 1; got {share}")
 
 
 def test_an_unknown_algorithm_is_refused() -> None:

@@ -277,7 +277,7 @@ class Arrangements:
         fed = Fed()
         copy = self._held_from(peer, message)
         if isinstance(copy, FullHolder):
-            fed.lost = dict.fromkeys(copy.uncovered(message.frontier), f"site {peer} sends nothing for it any more")
+            fed.lost = dict.fromkeys(copy.uncovered(message.frontier), _lost(peer))
             fed.batches.append((copy.table, copy.on_sync(message)))
         elif isinstance(copy, ReducedHolder | KeysHolder | MixedHolder):
             copy.on_sync(message)
@@ -286,14 +286,16 @@ class Arrangements:
             self._dirty[copy] = None
         return fed
 
-    def on_portion(self, peer: str, message: SetPortion | DropPortion) -> None:
+    def on_portion(self, peer: str, message: SetPortion | DropPortion) -> Fed:
         """A full copy is to have more from now on, or less."""
+        fed = Fed()
         copy = self._held_from(peer, message)
         if copy is None:
-            return
+            return fed
         if not isinstance(copy, FullHolder):
             raise PeerProtocolError(f"a portion requires a full copy; got {message.copy}")
-        copy.on_portion(message)
+        fed.lost = dict.fromkeys(copy.on_portion(message), _lost(peer))
+        return fed
 
     def on_fetched(self, peer: str, message: Fetched) -> list[Waiting]:
         """Tuples that were fetched for M; who waited for them."""
@@ -403,6 +405,10 @@ class Arrangements:
             if isinstance(copy, MixedHolder):
                 found += copy.fetching
         return found + [waiting for owner in self.owned.all for waiting in owner.progress.waiting]
+
+
+def _lost(peer: str) -> str:
+    return f"site {peer} sends nothing for it any more"
 
 
 def _copy_table(copy: ReducedHolder | MixedHolder) -> TableStatus:

@@ -35,7 +35,7 @@ from planner.model import Expr
 #: A query, and the number of one of its needs.
 User = tuple[str, int]
 #: How the owner tells the holder what comes from the next batch on.
-Tell = Callable[[SetPortion | DropPortion], None]
+Tell = Callable[[SetPortion | DropPortion], object]
 
 
 class FullOwner(OwnedCopy):
@@ -64,9 +64,9 @@ class FullOwner(OwnedCopy):
             self._renew(tell)
 
     @property
-    def users_by_need(self) -> list[User]:
-        """Those for whom something is sent."""
-        return list(self._needed)
+    def needed(self) -> dict[User, Portion]:
+        """For whom something is sent, and what."""
+        return dict(self._needed)
 
     def _renew(self, tell: Tell) -> None:
         needed = list(self._needed.values())
@@ -89,11 +89,6 @@ class FullOwner(OwnedCopy):
             replace(self.spec, filter=each.filter, columns=each.columns, share=self.portions.share_of(number))
             for number, each in portions
         ]
-
-    @property
-    def filters(self) -> list[Expr | None]:
-        """The filters that are computed for it."""
-        return [each.filter for each in self.portions.all.values()]
 
     def take(self, sealed: SealedRows, post: Post) -> None:
         self.progress.seal(sealed.span.first, sealed.span.end)
@@ -139,21 +134,30 @@ class FullHolder(HeldCopy):
         super().release(lease)
         self.table.release(lease)
 
-    def on_portion(self, message: SetPortion | DropPortion) -> None:
-        """The owner sends more, or less, from the next batch on."""
+    def on_portion(self, message: SetPortion | DropPortion) -> list[str]:
+        """The owner sends more, or less, from the next batch on; the queries that have thereby lost what they know.
+
+        Without its portion it is not known which of the older tuples pass a filter. Who begins later has not seen them:
+        another portion of the same filter will come in time.
+        """
         portions, number = self.table.portions, message.portion
         if isinstance(message, DropPortion):
             if number not in portions.all:
                 raise self.refuse("a portion that it has")
+            condition = portions.all[number].filter
             portions.drop(number)
-            return
+            begun = [each for each in self.leases if each.first_tick is not None and each.first_tick < self.frontier]
+            return [each.query_id for each in begun if number and each.reach.filter == condition]
         spec = message.spec
         same = replace(spec, filter=self.spec.filter, columns=self.spec.columns) == self.spec
         counted = self.spec.axis is not ROWS_AXIS or spec.filter == self.spec.filter
         numbered_well = number < PORTIONS_MAX and (number == 0) == (spec.filter is None)
+        if spec.filter is not None and portions.number_of(spec.filter) not in (None, number):
+            raise self.refuse("one portion for a filter")
         if not same or not counted or not numbered_well or not set(spec.columns) <= set(self._schema.names):
             raise self.refuse("a portion of its stream")
         portions.set(number, Portion(spec.filter, spec.columns))
+        return []
 
     def uncovered(self, end: int) -> list[str]:
         """The queries of which something is missing in a batch that ends at a tick: they are over at the owner."""

@@ -136,7 +136,7 @@ class OwnedCopies:
             copy.users.pop(query_id, None)
             copy.progress.cancel(query_id)
             if isinstance(copy, FullOwner):
-                self._let_go(copy, {user for user in copy.users_by_need if user[0] == query_id})
+                self._let_go(copy, {user for user in copy.needed if user[0] == query_id})
 
     @property
     def claims(self) -> list[Claim]:
@@ -220,16 +220,30 @@ class OwnedCopies:
     def feed(self, copy: Owner, sealed: SealedRows) -> list[Waiting]:
         """The next batch for one copy."""
         part = sealed.after(copy.frontier, copy.progress.tau)
-        try:
-            for condition in copy.filters if isinstance(copy, FullOwner) else [copy.spec.filter]:
-                part.passing(condition, copy.first_ts)
-        except Exception as error:
-            # A filter of a peer's that is fine but for some data; who looks at the part next finds it computed.
-            self._break(copy, f"the filter of {copy.progress.name} cannot be computed: {error!r}")
+        if isinstance(copy, FullOwner):
+            for user, portion in copy.needed.items():
+                if reason := self._fault(copy, portion.filter, part):
+                    # Others do not need what passes it.
+                    self._failed[user[0]] = reason
+                    self._let_go(copy, {user})
+        elif reason := self._fault(copy, copy.spec.filter, part):
+            self._break(copy, reason)
             copy.progress.seal(part.span.first, part.span.end)
             return copy.progress.release()
         copy.take(part, lambda sync: self.post(copy, sync))
         return copy.progress.release()
+
+    @staticmethod
+    def _fault(copy: OwnedCopy, condition: Expr | None, part: SealedRows) -> str:
+        """Why a filter cannot be computed, if so: it may be a peer's, and fine but for some data.
+
+        Who looks at the part next finds it computed.
+        """
+        try:
+            part.passing(condition, copy.first_ts)
+        except Exception as error:
+            return f"the filter of {copy.progress.name} cannot be computed: {error!r}"
+        return ""
 
     def settle(self, copy: Owner) -> None:
         """Leases of a copy moved on."""

@@ -280,13 +280,15 @@ class Participant:
 
     def tell_endings(self) -> None:
         """Walks that ended without rows: the sinks of their queries learn of them beside other messages."""
-        waiting = [run for run in self.runs.values() if run.has_endings]
-        if not waiting:
-            return
-        sent_to = self._outbox.sent_to()
-        for run in waiting:
-            with self._working(run.query_id):
-                run.tell_endings(riding=run.plan.sink in sent_to)
+        # The second time those ride that have just got company.
+        for _ in range(2):
+            waiting = [run for run in self.runs.values() if run.has_endings]
+            if not waiting:
+                return
+            sent_to = self._outbox.sent_to()
+            for run in waiting:
+                with self._working(run.query_id):
+                    run.tell_endings(riding=run.plan.sink in sent_to)
 
     def _find(self, message: Start | Done | Drop | Rows | StepMessage) -> QueryRun | None:
         run = self.runs.get(message.query_id)

@@ -57,14 +57,23 @@ MUTANTS = (
     bug("what is forgotten is fetched", "MixedOwner.found", assigned("live", "np.arange(len(numbers))")),
     # -- full copies
     bug("no heartbeat for empty batches", "FullOwner.take", begin("if not len(sealed): return")),
+    bug("what a query needs of a full copy is not sent", "OwnedCopies._hold", drop("add")),
+    bug("what nobody needs of a full copy any more is sent on", "OwnedCopies._let_go", begin("return")),
+    bug("a query goes on without what it needs", "FullHolder.uncovered", returned("[]")),
+    bug("tuples that do not pass are taken for one's own", "FullTable.where", returned("None")),
+    bug("a count window counts behind another filter", "FullOwner.takes", returned("True")),
+    bug("a filter has another number for each query", "portions.numbered", assigned("known", "{}")),
+    bug("a tuple is in its neighbour's portion", "portions.is_in", swap(">=", "<")),
+    bug("columns travel for those who do not need them", "Portions.encode", assigned("places", "chosen")),
+    bug("what passes is not known where walks start", "Portions.decode", assigned("passing", "{}")),
     # -- which copy a query uses
     bug("a full copy that starts walks is shared too late", "holding._is_right", assigned("in_time", "True")),
     bug("a copy is shared whose owner was past the start", "holding._is_right", condition("prepared_at", "False")),
-    bug("a full copy is shared that forgot what is needed", "holding._is_right", returned("in_time", at=0)),
+    bug("a full copy is shared that forgot what is needed", "holding._is_right", returned("in_time", at=1)),
     bug("copies under policy delta are shared", "HeldCopies.candidates", condition("_private", "True")),
     # -- claims
-    bug("no copy is held from Prepare on", "OwnedCopies.claim", drop("append")),
-    bug("claims do not hold new copies", "OwnedCopies.open", drop("append")),
+    bug("no copy is held from Prepare on", "OwnedCopies.claim", drop("_hold")),
+    bug("claims do not hold new copies", "OwnedCopies.open", drop("_hold")),
     bug(
         "a settled claim holds nothing",
         "OwnedCopies.settle_claim",

@@ -105,8 +105,9 @@ class Step:
         work = self.ash.work
         match spec.kind:
             case CopyKind.FULL:
-                self.owner = FullOwner("ash", 1, spec, TAU, 0)
-                self.copy = FullHolder(work, 1, spec, SCHEMA, TAU, 0)
+                owner = FullOwner("ash", 1, spec, SCHEMA, TAU, 0)
+                self.owner, self.copy = owner, FullHolder(work, 1, spec, SCHEMA, TAU, 0)
+                owner.add(("q1", 0), spec, self.copy.on_portion)
             case CopyKind.REDUCED:
                 self.owner = self.bow.owner = ReducedOwner("ash", 1, spec, TAU, 0)
                 self.owner.users["q1"] = 0

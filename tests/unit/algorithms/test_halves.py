@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from node.core.algorithms import destination_half, source_half
 from node.core.algorithms.half import Half, HalfSite
+from node.core.arrangements.portions import PASSES
 from node.core.engine import HIGH, LOW, TS, Find, Probe
 from node.core.errors import LocalProtocolError, PeerProtocolError
 from node.core.gate import DeltaGate
@@ -22,6 +23,7 @@ from node.core.queries.waiting import Stage, Walk
 from node.core.rows import decode_rows, encode_rows
 from node.core.ticks import Span
 from planner.algorithms import Algorithm
+from planner.model import columns_of
 from tests.unit.algorithms.desk import Step
 from tests.unit.arrangements.kit import TAU, Tuple, waiting
 
@@ -36,6 +38,11 @@ def asked_keys(message: AskMatches) -> list[int]:
 
 def keys(*values: int | None) -> bytes:
     return encode_rows(pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], schema=KEYS))
+
+
+def read_by(probe: Probe) -> set[str]:
+    """The columns of which a probe's condition is."""
+    return set() if probe.condition is None else {str(column) for column in columns_of(probe.condition)}
 
 
 def ints(*values: int) -> bytes:
@@ -201,13 +208,18 @@ def test_a_probe_says_what_each_row_sees_and_names_the_columns_that_are_needed_l
     assert probe.rows.column(HIGH).to_pylist() == [1, 2]
     assert (probe.table, probe.keys, probe.carry_keys, probe.alias) == ("copy/1", ("key",), ("a.key",), "b")
     assert probe.columns == (TS, "a.n", "b.n")
-    assert "%" not in repr(probe.condition), "what is in the copy has passed the filter"
+    assert read_by(probe) == {f"b.{PASSES}", "a.n", "b.n"}, "the copy knows of its tuples that they have passed"
+    counted = Step(Algorithm.SP_S, "ROWS 3", where="b.key % 2 = 1 AND a.n < b.n")
+    counted.batch(5, (5, 1), (15, 1))
+    counted.walk(1, (0, 1), (9, 1))
+    (probe,) = counted.ash.work.of(Probe)
+    assert read_by(probe) == {"a.n", "b.n"}, "what is in the copy of a count window has passed the filter"
     local = Step(Algorithm.SP_D, where="b.key % 2 = 1 AND a.n < b.n")
     local.batch(5, (5, 1))
     local.walk(1, (0, 1))
     local.up()
     (probe,) = local.bow.work.of(Probe)
-    assert "%" in repr(probe.condition), "the stream's own table has all tuples"
+    assert read_by(probe) == {"b.key", "a.n", "b.n"}, "the stream's own table has all tuples"
 
 
 # -- asking -----------------------------------------------------------------------------------

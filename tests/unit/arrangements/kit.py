@@ -60,8 +60,9 @@ def lease(
     done: int = TICK_MIN,
     keys: tuple[str, ...] | None = KEYS,
     linger: int | None = None,
+    columns: tuple[str, ...] = (),
 ) -> Lease:
-    return Lease(query_id, 1, of or reach(), keys, (), first_tick, done, done, linger)
+    return Lease(query_id, 1, of or reach(), keys, columns, first_tick, done, done, linger)
 
 
 def rows_of(tuples: Sequence[Tuple], first: int = 0) -> pa.RecordBatch:

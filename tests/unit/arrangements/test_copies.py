@@ -24,6 +24,7 @@ REACHES = [
     reach(count=1),
     reach(count=2, where=odd()),
     reach(30, where=below(3)),
+    reach(45, where=below(3)),
 ]
 TUPLES = st.lists(st.tuples(st.integers(0, 2 * TAU - 1), st.sampled_from([0, 1, 2, 3, None])), max_size=6)
 NUMBER = st.integers(0, 9)
@@ -160,6 +161,7 @@ class Story:
         world.settle()
         assert not world.bow.in_use
         assert not world.ash.in_use
+        assert not world.lost, "what a query needs was sent until it was over"
         for work in world.works.values():
             assert getattr(work.engine, "tables", []) == []
 

@@ -13,17 +13,18 @@ from node.core.arrangements.holding import HeldCopies, Wanted
 from node.core.arrangements.reach import Reach
 from node.core.effects import Send
 from node.core.engine import CloseTable
-from node.core.messages import CloseCopy, LeaseCopy, Message, OpenCopy, Sync
+from node.core.messages import CloseCopy, LeaseCopy, Message, OpenCopy, SetPortion, Sync
 from node.core.outbox import Outbox
 from planner.algorithms import CopyKind
-from planner.copies import CopyAxis, RunningCopy
-from planner.model import Call, ColumnRef, Literal
-from tests.unit.arrangements.kit import TAU, EngineWork, Tuple, below, lease, odd, reach
+from planner.copies import CopyAxis, RunningCopy, serves
+from planner.model import Call, ColumnRef, Expr, Literal
+from tests.unit.arrangements.kit import SCHEMA, TAU, EngineWork, Tuple, below, lease, odd, reach
 from tests.unit.arrangements.world import INFO, World, spec_of
 
 KINDS = pytest.mark.parametrize("kind", list(CopyKind))
 KEYED = pytest.mark.parametrize("kind", [kind for kind in CopyKind if kind.spec.keyed])
-COUNTED = pytest.mark.parametrize("kind", [kind for kind in CopyKind if kind.spec.times])
+#: Kinds in which a tuple's position depends on the axis: it is told, or is the tuple's number in the copy.
+ONE_AXIS = pytest.mark.parametrize("kind", [kind for kind in CopyKind if kind.spec.times or kind.spec.grows])
 
 
 class Ash:
@@ -34,6 +35,7 @@ class Ash:
         self.outbox = Outbox("ash")
         self.held = HeldCopies(self.work, self.outbox)
         self.count = 0
+        self.info = INFO
 
     def lease(
         self,
@@ -51,7 +53,7 @@ class Ash:
         wanted = Wanted(
             self.count,
             spec or spec_of(kind, of),
-            INFO,
+            self.info,
             TAU,
             tick,
             tick if prepared_at is None else prepared_at,
@@ -108,6 +110,11 @@ def test_a_copy_whose_other_half_is_gone_is_forgotten_and_nobody_is_told(kind: C
     assert len(ash.held) == 0
 
 
+def equal(value: int) -> Expr:
+    """A filter that lets tuples with one key pass."""
+    return Call("=", (ColumnRef("r", "key"), Literal(value, pa.int64())), pa.bool_())
+
+
 def synced(copy: HeldCopy, kind: CopyKind, *tuples: Tuple) -> None:
     """Ticks up to 9, with these tuples, arrived for a full copy."""
     assert isinstance(copy, FullHolder)
@@ -115,8 +122,11 @@ def synced(copy: HeldCopy, kind: CopyKind, *tuples: Tuple) -> None:
     world.start("q1", kind, reach(30))
     world.up()
     world.batch(9, *tuples)
-    (sync,) = [message for message in world.mail["ash"] if isinstance(message, Sync)]
-    copy.on_sync(replace(sync, copy=copy.number))
+    portion, sync = world.mail["ash"]
+    assert isinstance(portion, SetPortion)
+    assert isinstance(sync, Sync)
+    copy.on_portion(portion)
+    copy.on_sync(sync)
 
 
 # -- reasons not to share ---------------------------------------------------------------------
@@ -127,14 +137,14 @@ def test_a_full_copy_that_has_forgotten_what_a_query_sees_is_not_shared() -> Non
     first = world.start("q1", CopyKind.FULL, reach(5))
     assert isinstance(first.copy, FullHolder)
     world.up()
+    kept = world.prepare("q2", CopyKind.FULL, reach(5))
+    gone = world.prepare("q3", CopyKind.FULL, reach(5))
     world.batch(9, (5, 1), (45, 2), (85, 3))
     world.settle()
     first.done = 6
     world.done_at_ash(first)
-    kept = world.prepare("q2", CopyKind.FULL, reach(5))
     world.start_at_ash(kept, 5)
     assert kept.copy is first.copy
-    gone = world.prepare("q3", CopyKind.FULL, reach(5))
     world.start_at_ash(gone, 4)
     assert gone.copy is not first.copy, "45 is gone"
 
@@ -148,9 +158,9 @@ def test_shipped_tuples_that_were_forgotten_are_a_reason_for_another_copy() -> N
     assert ash.lease(CopyKind.REDUCED, tick=1) is not first
 
 
-@pytest.mark.parametrize("kind", [CopyKind.REDUCED, CopyKind.KEYS, CopyKind.MIXED])
+@KINDS
 def test_a_query_that_begins_before_its_owner_was_prepared_has_its_own_copy(kind: CopyKind) -> None:
-    """The owner keeps keys, bits and counts for it only since then."""
+    """The owner keeps keys, bits and counts for it only since then, and sends it what passes its filter."""
     ash = Ash()
     first = ash.lease(kind)
     assert ash.lease(kind, tick=5, prepared_at=5) is first
@@ -164,14 +174,15 @@ def test_a_copy_that_begins_later_is_not_shared(kind: CopyKind) -> None:
     assert ash.lease(kind, tick=4) is not first
 
 
-def test_a_full_copy_is_shared_with_a_query_of_the_past_that_finds_all_of_it() -> None:
+def test_a_full_copy_is_shared_with_a_query_that_begins_before_its_frontier_and_finds_all_of_it() -> None:
     ash = Ash()
     first = ash.lease(CopyKind.FULL, tick=2)
-    assert ash.lease(CopyKind.FULL, tick=2, prepared_at=9) is first
-    assert ash.lease(CopyKind.FULL, tick=1, prepared_at=9) is not first
+    assert ash.lease(CopyKind.FULL, reach(30, where=odd()), tick=9, prepared_at=2) is first
+    assert ash.lease(CopyKind.FULL, tick=2, prepared_at=1) is first
+    assert ash.lease(CopyKind.FULL, tick=1, prepared_at=1) is not first
 
 
-@COUNTED
+@ONE_AXIS
 def test_a_copy_with_positions_along_another_axis_is_not_shared(kind: CopyKind) -> None:
     ash = Ash()
     first = ash.lease(kind, reach(30))
@@ -180,10 +191,9 @@ def test_a_copy_with_positions_along_another_axis_is_not_shared(kind: CopyKind) 
     assert [copy.spec.axis for copy in ash.held.all] == [CopyAxis.TIME, CopyAxis.ROWS]
 
 
-@pytest.mark.parametrize("kind", [CopyKind.FULL, CopyKind.KEYS])
-def test_a_copy_without_positions_serves_both_axes(kind: CopyKind) -> None:
+def test_a_copy_without_positions_serves_both_axes() -> None:
     ash = Ash()
-    assert ash.lease(kind, reach(30)) is ash.lease(kind, reach(count=3))
+    assert ash.lease(CopyKind.KEYS, reach(30)) is ash.lease(CopyKind.KEYS, reach(count=3))
 
 
 @KINDS
@@ -262,15 +272,49 @@ def test_by_the_clock_no_copy_is_a_candidate(kind: CopyKind) -> None:
 
 
 @KINDS
-def test_another_filter_needs_another_copy_unless_the_copy_has_all_that_passes_it(kind: CopyKind) -> None:
+def test_another_filter_needs_another_copy_unless_the_copy_has_all_that_passes_it_or_grows(kind: CopyKind) -> None:
     ash = Ash()
     first = ash.lease(kind, reach(30, where=odd()))
     assert ash.lease(kind, reach(30, where=odd())) is first
-    if kind is not CopyKind.REDUCED:
-        assert ash.lease(kind, reach(30, where=below(3))) is not first
+    other = ash.lease(kind, reach(30, where=below(3)))
+    assert (other is first) == (kind in (CopyKind.REDUCED, CopyKind.FULL))
 
 
-@COUNTED
+def test_one_full_copy_serves_all_whatever_their_filters_and_columns() -> None:
+    ash = Ash()
+    spec = replace(spec_of(CopyKind.FULL, reach(30, where=odd())), columns=("n",))
+    first = ash.lease(CopyKind.FULL, reach(30, where=odd()), spec=spec)
+    assert first.spec == spec, "it is opened for what the first query needs, and grows"
+    for where, columns in ((below(3), ("ts", "n")), (None, ("key",)), (equal(3), ("ts", "key", "n")), (odd(), ())):
+        of = reach(30, where=where)
+        needed = replace(spec_of(CopyKind.FULL, of), columns=columns)
+        assert ash.held.candidates(needed) == [first]
+        assert ash.lease(CopyKind.FULL, of, spec=needed) is first
+    assert ash.said() == [
+        OpenCopy("q1", 1, 1, 0, spec),
+        *(LeaseCopy(f"q{number}", 1, number) for number in range(2, 6)),
+    ]
+    assert first.spec == spec
+
+
+@pytest.mark.parametrize(
+    "change", [{"stream": "l"}, {"owner": "cam"}, {"holder": "cam"}], ids=lambda change: next(iter(change))
+)
+def test_a_full_copy_of_something_else_is_not_shared(change: dict[str, str]) -> None:
+    ash = Ash()
+    spec = spec_of(CopyKind.FULL, reach(30))
+    ash.lease(CopyKind.FULL, spec=spec)
+    assert ash.held.candidates(replace(spec, **change)) == []  # type: ignore[arg-type]
+
+
+def test_a_full_copy_of_a_count_window_is_shared_with_queries_that_need_other_columns() -> None:
+    ash = Ash()
+    of = reach(count=3, where=odd())
+    first = ash.lease(CopyKind.FULL, of, spec=replace(spec_of(CopyKind.FULL, of), columns=("n",)))
+    assert ash.lease(CopyKind.FULL, of, spec=replace(spec_of(CopyKind.FULL, of), columns=("ts", "key"))) is first
+
+
+@ONE_AXIS
 def test_a_count_behind_another_filter_is_another_copy_even_if_a_wider_one_is_there(kind: CopyKind) -> None:
     ash = Ash()
     first = ash.lease(kind, reach(count=3))
@@ -283,7 +327,7 @@ def test_a_count_behind_another_filter_is_another_copy_even_if_a_wider_one_is_th
 # -- a wide copy ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [CopyKind.FULL, CopyKind.KEYS, CopyKind.MIXED])
+@pytest.mark.parametrize("kind", [CopyKind.KEYS, CopyKind.MIXED])
 def test_the_second_view_of_a_kind_is_opened_wide_and_serves_those_that_follow(kind: CopyKind) -> None:
     ash = Ash()
     ash.lease(kind, reach(30, where=odd()))
@@ -295,28 +339,51 @@ def test_the_second_view_of_a_kind_is_opened_wide_and_serves_those_that_follow(k
     assert third is wide
 
 
-def test_a_wide_copy_has_the_columns_by_which_its_users_filter() -> None:
+def needing(where: Expr, *columns: str) -> RunningCopy:
+    """M of what passes a filter, with these columns."""
+    return replace(spec_of(CopyKind.MIXED, reach(30)), filter=where, columns=columns)
+
+
+def under(column: str, value: int = 3) -> Expr:
+    return Call("<", (ColumnRef("r", column), Literal(value, pa.int64())), pa.bool_())
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["those of the copy beside it", "its own"])
+def test_a_wide_copy_has_the_columns_by_which_its_users_filter(turned: bool) -> None:
     ash = Ash()
-    spec = spec_of(CopyKind.FULL, reach(30, where=odd()))
-    ash.lease(CopyKind.FULL, spec=replace(spec, columns=("n",)))
-    other = replace(spec_of(CopyKind.FULL, reach(30, where=below(3))), columns=("ts", "n"))
-    wide = ash.lease(CopyKind.FULL, spec=other)
+    one, other = needing(under("n"), "key"), needing(under("ts"), "ts", "key")
+    first, second = (other, one) if turned else (one, other)
+    ash.lease(CopyKind.MIXED, spec=first)
+    wide = ash.lease(CopyKind.MIXED, spec=second)
+    assert wide.spec.filter is None
     assert wide.spec.columns == ("ts", "key", "n")
+
+
+def test_a_wide_copy_has_the_columns_of_all_copies_beside_it_and_not_those_that_nobody_needs() -> None:
+    ash = Ash()
+    more = [pa.field(name, pa.int64()) for name in ("m", "o")]
+    ash.info = replace(INFO, schema=pa.schema([*SCHEMA, *more]))
+    for number, (column, wide) in enumerate({"key": ("key",), "m": ("key", "m"), "n": ("key", "n", "m")}.items()):
+        copy = ash.lease(CopyKind.MIXED, spec=needing(under("key", number), *dict.fromkeys(("key", column))))
+        assert copy.spec.columns == wide, "in the order of the stream"
+        assert (copy.spec.filter is None) == (number > 0)
+    assert len(ash.held) == 3
 
 
 def test_two_views_that_want_little_do_not_make_a_wide_copy() -> None:
     ash = Ash()
-    spec = spec_of(CopyKind.FULL, reach(30, where=odd()))
-    ash.lease(CopyKind.FULL, spec=replace(spec, columns=("n",)))
-    other = replace(spec, filter=Call("=", (ColumnRef("r", "key"), Literal(3, pa.int64())), pa.bool_()), columns=("n",))
-    assert ash.lease(CopyKind.FULL, spec=other).spec == other
+    ash.lease(CopyKind.MIXED, spec=needing(equal(3), "ts", "key", "n"))
+    #  a wide one would send 24 bytes of each tuple; these two send about 24 / 10 + 8 / 3, of which 4 times is less
+    other = needing(under("key"), "key")
+    assert serves(replace(other, filter=None), other), "it would let pass no more than what is of use"
+    assert ash.lease(CopyKind.MIXED, spec=other).spec == other
 
 
 def test_a_wide_copy_of_keys_that_lets_nearly_all_pass_is_not_opened() -> None:
     ash = Ash()
     spec = spec_of(CopyKind.KEYS, reach(30, where=odd()))
     ash.lease(CopyKind.KEYS, spec=spec)
-    other = replace(spec, filter=Call("=", (ColumnRef("r", "key"), Literal(3, pa.int64())), pa.bool_()))
+    other = replace(spec, filter=equal(3))
     assert ash.lease(CopyKind.KEYS, spec=other).spec == other
 
 

@@ -48,7 +48,7 @@ def test_a_claim_freezes_every_copy_that_it_may_turn_out_to_use() -> None:
     owner.leases.append(first)
     world.batch(1, (5, 1))
     claimed = lease("q2", reach(0), first_tick=None)
-    world.bow.owned.claim(NEED, STREAM, claimed)
+    world.bow.owned.claim(NEED, SPEC, claimed)
     first.done = 99
     world.batch(1)
     assert deaths(world) == []
@@ -60,7 +60,7 @@ def test_a_claim_freezes_every_copy_that_it_may_turn_out_to_use() -> None:
 def test_a_claim_freezes_also_a_copy_that_is_opened_for_another_query_meanwhile() -> None:
     world = World()
     claimed = lease("q2", first_tick=None)
-    world.bow.owned.claim(NEED, STREAM, claimed)
+    world.bow.owned.claim(NEED, SPEC, claimed)
     owner = opened(world, query_id="q1")
     assert owner.leases == [claimed]
     world.bow.on_lease("ash", LeaseCopy("q2", 1, 0))
@@ -72,7 +72,7 @@ def test_a_claim_freezes_also_a_copy_that_is_opened_for_another_query_meanwhile(
 def test_open_settles_the_claim_of_its_own_query_once() -> None:
     world = World()
     claimed = lease("q1", first_tick=None)
-    world.bow.owned.claim(NEED, STREAM, claimed)
+    world.bow.owned.claim(NEED, SPEC, claimed)
     owner = opened(world)
     assert owner.leases == [claimed]
     assert owner.users == {"q1": 0}
@@ -87,16 +87,16 @@ def test_open_settles_the_claim_of_its_own_query_once() -> None:
 def test_a_claim_has_nothing_to_do_with_copies_that_it_cannot_use(change: dict[str, object]) -> None:
     world = World()
     owner = opened(world)
-    assert Claim(NEED, STREAM, lease()).may_be(owner)
-    assert not Claim(replace(NEED, **change), STREAM, lease()).may_be(owner)  # type: ignore[arg-type]
-    assert not Claim(NEED, "another", lease()).may_be(owner)
+    assert Claim(NEED, SPEC, lease()).may_be(owner)
+    assert not Claim(replace(NEED, **change), SPEC, lease()).may_be(owner)  # type: ignore[arg-type]
+    assert not Claim(NEED, replace(SPEC, stream="another"), lease()).may_be(owner)
 
 
 def test_a_query_that_ends_leaves_its_copies_to_their_holder() -> None:
     world = World()
     claimed, other = lease("q1", first_tick=None), lease("q2", first_tick=None)
-    world.bow.owned.claim(NEED, STREAM, claimed)
-    world.bow.owned.claim(replace(NEED, number=1), STREAM, other)
+    world.bow.owned.claim(NEED, SPEC, claimed)
+    world.bow.owned.claim(replace(NEED, number=1), SPEC, other)
     owner = opened(world)
     owner.progress.wait(5, waiting("q1"))
     world.bow.owned.release("q1")
@@ -118,7 +118,7 @@ def test_a_copy_for_a_query_that_is_over_here_still_opens_and_forgets_nothing() 
     world.batch(1, (5, 1))
     world.batch(99)
     assert deaths(world) == []
-    world.bow.owned.claim(NEED, STREAM, lease("q2", reach(0), first_tick=100, done=100))
+    world.bow.owned.claim(NEED, SPEC, lease("q2", reach(0), first_tick=100, done=100))
     world.bow.on_lease("ash", LeaseCopy("q2", 1, 0))
     world.batch(1)
     assert deaths(world) == [0]

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from node.core.arrangements.copy import HeldCopy, OwnedCopy, timed_schema
+from node.core.arrangements.copy import HeldCopy, OwnedCopy, columns_schema, timed_schema
 from node.core.arrangements.full import FullHolder
 from node.core.arrangements.keys import KeysHolder, KeysOwner
 from node.core.arrangements.mixed import MixedHolder, MixedOwner
+from node.core.arrangements.portions import PASSES
 from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
 from node.core.engine import TS, Find
 from node.core.errors import PeerProtocolError
@@ -477,6 +478,20 @@ def tuples(*rows: tuple[int | None, int | None, int]) -> bytes:
     return encode_rows(pa.RecordBatch.from_pylist(named, schema=TIMED))
 
 
+def batch_of(*rows: tuple[int | None, int | None, int]) -> bytes:
+    """A batch of a full copy with one portion: times, then columns."""
+    return heads(*(row[0] for row in rows)) + columns(*(row[1:] for row in rows))
+
+
+def heads(*times: int | None) -> bytes:
+    return encode_rows(pa.RecordBatch.from_arrays([pa.array(times, pa.int64())], names=[TS]))
+
+
+def columns(*rows: tuple[int | None, int]) -> bytes:
+    named = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    return encode_rows(pa.RecordBatch.from_pylist(named, schema=columns_schema(SCHEMA, COLUMNS)))
+
+
 Change = dict[str, Any]
 WRONG_SYNCS: dict[str, Callable[[HeldCopy], Change]] = {
     "a frontier that goes back": lambda copy: {"frontier": 0},
@@ -594,10 +609,16 @@ def test_a_wrong_sync_of_shipped_tuples_is_refused(change: Change) -> None:
         {"frontier": 2},
         {"frontier": 1},
         {"frontier": TICK_END + 1},
-        {"rows": tuples((None, 1, 1))},
-        {"rows": tuples((19, 1, 1))},
-        {"rows": tuples((30, 1, 1))},
-        {"rows": tuples((25, 1, 1), (24, 1, 2))},
+        {"rows": batch_of((None, 1, 1))},
+        {"rows": batch_of((19, 1, 1))},
+        {"rows": batch_of((30, 1, 1))},
+        {"rows": batch_of((25, 1, 1), (24, 1, 2))},
+        {"rows": heads(24)},
+        {"rows": heads(24) + columns((1, 1), (1, 2))},
+        {"rows": heads(24, 25) + columns((1, 1))},
+        {"rows": batch_of((24, 1, 1)) + b"\x01"},
+        {"rows": batch_of((24, 1, 1)) + batch_of((25, 1, 2))},
+        {"rows": tuples((24, 1, 1))},
     ],
     ids=str,
 )
@@ -606,12 +627,14 @@ def test_a_wrong_batch_of_a_full_copy_is_refused_and_changes_nothing(change: Cha
     assert isinstance(holder, FullHolder)
     world.batch(2, (1, 1))
     world.settle()
-    honest = Sync(1, 3, 0, 0, b"", b"", b"", tuples((24, 1, 1), (25, 1, 2)))
+    honest = Sync(1, 3, 0, 0, b"", b"", b"", batch_of((24, 1, 1), (25, 1, 2)))
     with pytest.raises(PeerProtocolError, match="require"):
         holder.on_sync(replace(honest, **change))
     assert (holder.frontier, holder.tuples) == (2, 1)
     world.check()
-    assert holder.on_sync(honest).ts.tolist() == [24, 25]
+    taken = holder.on_sync(honest)
+    assert taken.ts.tolist() == [24, 25]
+    assert taken.rows.to_pylist() == [{"ts": None, "key": 1, "n": n, PASSES: 1} for n in (1, 2)]
 
 
 WRONG_FETCHES: dict[str, tuple[int, bytes]] = {

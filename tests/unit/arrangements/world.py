@@ -15,18 +15,30 @@ import pyarrow as pa
 
 from node.core.arrangements.arrangements import Arrangements
 from node.core.arrangements.copy import HeldCopy, with_times
-from node.core.arrangements.full import FullHolder
+from node.core.arrangements.full import FullHolder, FullOwner
 from node.core.arrangements.holding import Wanted
 from node.core.arrangements.keys import KeysHolder
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.mixed import MixedHolder
+from node.core.arrangements.portions import PASSES, Portion, Portions
 from node.core.arrangements.reach import Reach
 from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
 from node.core.arrangements.table import RowTable
 from node.core.effects import ReadLog, Send, TrimLog
 from node.core.engine import POSITION, Find
 from node.core.limits import Limits
-from node.core.messages import CloseCopy, Fetch, Fetched, LeaseCopy, Message, OpenCopy, Sync, TupleAnswer
+from node.core.messages import (
+    CloseCopy,
+    DropPortion,
+    Fetch,
+    Fetched,
+    LeaseCopy,
+    Message,
+    OpenCopy,
+    SetPortion,
+    Sync,
+    TupleAnswer,
+)
 from node.core.outbox import Outbox
 from node.core.queries.shape import CopyNeed
 from node.core.rows import decode_rows, encode_rows
@@ -42,12 +54,19 @@ from tests.unit.arrangements.kit import KEYS, SCHEMA, STREAM, TAU, EngineWork, T
 
 INFO = StreamInfo(STREAM, "bow", SCHEMA, "ts", TimeUnit.MS)
 COLUMNS = ("key", "n")
+#: From this length on, or from so many tuples on, a query needs all columns of a full copy.
+LONG = 40
 
 
 def spec_of(kind: CopyKind, of: Reach) -> RunningCopy:
-    """The copy that a query with this reach needs; of W' of a time window nobody's filter decides."""
+    """The copy that a query with this reach needs; of W' of a time window nobody's filter decides.
+
+    Queries with longer windows need the times in full copies too, so that not all portions have the same columns.
+    """
     asked_only = kind is CopyKind.REDUCED and of.count is None
     columns = KEYS if kind is CopyKind.KEYS else COLUMNS
+    if kind is CopyKind.FULL and (of.length or of.count or 0) >= LONG:
+        columns = tuple(SCHEMA.names)
     axis = CopyAxis.TIME if of.count is None else CopyAxis.ROWS
     keys = () if kind is CopyKind.FULL else KEYS
     return RunningCopy(kind, STREAM, keys, columns, None if asked_only else of.filter, axis, "bow", "ash")
@@ -95,6 +114,10 @@ class World:
         self.queries: dict[str, Query] = {}
         self.sent: Counter[tuple[int, int]] = Counter()
         self.arrived: dict[int, set[int]] = {}
+        #: Of full copies: the portions that ash was told of, as far as messages were sent, and where the last one ends.
+        self.portions: dict[int, Portions] = {}
+        self.sent_to: dict[int, int] = {}
+        self.lost: dict[str, str] = {}
         self.woken: list[Any] = []
         self.ignored: list[Any] = []
 
@@ -144,15 +167,46 @@ class World:
                 self.ignored.append(effect)
 
     def _note(self, message: Message) -> None:
-        if not isinstance(message, Sync | Fetched | TupleAnswer) or not message.rows:
+        if isinstance(message, SetPortion):
+            portion = Portion(message.spec.filter, message.spec.columns)
+            self.portions.setdefault(message.copy, Portions(SCHEMA)).set(message.portion, portion)
+        elif isinstance(message, DropPortion):
+            self.portions[message.copy].drop(message.portion)
+        if not isinstance(message, Sync | Fetched | TupleAnswer):
             return
         copy = self.ash.held.get(message.copy)
         owner = self.bow.owned.get("ash", message.copy)
+        if isinstance(owner, FullOwner):
+            assert isinstance(message, Sync)
+            self._note_full(owner, message)
+            return
+        if not message.rows:
+            return
         columns = (copy or owner).spec.columns  # type: ignore[union-attr]
         schema = pa.schema([pa.field("at", pa.int64()), *(SCHEMA.field(name) for name in columns)])
         for number in decode_rows(message.rows, schema).column("n").to_pylist():
             self.sent[message.copy, number] += 1
             assert self.sent[message.copy, number] == 1, "a tuple is shipped twice"
+
+    def _note_full(self, owner: FullOwner, sync: Sync) -> None:
+        """A batch of a full copy has what passes some filter, what each tuple is needed for, and nothing else."""
+        portions = self.portions.get(sync.copy, Portions(SCHEMA))
+        came, count = portions.decode(sync.rows), len(self.tuples)
+        first_ts, end_ts = max(owner.first_ts, self.sent_to.get(sync.copy, TICK_MIN)), sync.frontier * TAU
+        self.sent_to[sync.copy] = end_ts
+        bits, columns = [0] * count, [set[str]() for _ in range(count)]
+        for number, each in portions.all.items():
+            for n, passes in enumerate(self.passing(each.filter)):
+                if passes:
+                    bits[n] |= 1 << number
+                    columns[n] |= {*each.columns}
+        wanted = [n for n, (ts, _) in enumerate(self.tuples) if first_ts <= ts < end_ts and bits[n]]
+        assert came.ts.tolist() == [self.tuples[n][0] for n in wanted]
+        whole = rows_of(self.tuples).to_pylist()
+        assert came.rows.to_pylist() == [
+            {name: value if name in columns[n] else None for name, value in whole[n].items()} | {PASSES: bits[n]}
+            for n in wanted
+        ]
 
     # -- messages -----------------------------------------------------------------------------
 
@@ -161,7 +215,11 @@ class World:
         message = self.mail["ash"].popleft()
         match message:
             case Sync():
-                self.woken += self.ash.on_sync("bow", message).woken
+                fed = self.ash.on_sync("bow", message)
+                self.woken += fed.woken
+                self.lost |= fed.lost
+            case SetPortion() | DropPortion():
+                self.ash.on_portion("bow", message)
             case Fetched():
                 self.woken += self.ash.on_fetched("bow", message)
             case TupleAnswer():
@@ -223,7 +281,7 @@ class World:
         query.table = self.bow.local.live(STREAM)
         query.table.lease(query.table_lease)
         spec = spec_of(kind, of)
-        self.bow.owned.claim(CopyNeed(0, kind, "b", spec.keys, "bow", "ash"), STREAM, query.claim)
+        self.bow.owned.claim(CopyNeed(0, kind, "b", spec.keys, "bow", "ash"), spec, query.claim)
         self.queries[query_id] = query
         self.turn("bow")
         return query
@@ -246,8 +304,9 @@ class World:
 
     def prepare_at_ash(self, query: Query) -> None:
         """Ash holds on to the copies that may turn out to be right."""
-        for copy in self.ash.held.candidates(spec_of(query.kind, query.reach)):
-            held = lease(query.query_id, query.reach, first_tick=None)
+        spec = spec_of(query.kind, query.reach)
+        for copy in self.ash.held.candidates(spec):
+            held = lease(query.query_id, query.reach, first_tick=None, columns=spec.columns)
             copy.lease(held)
             query.candidates[copy.number] = (copy, held, copy.frontier)
         self.turn("ash")
@@ -255,8 +314,8 @@ class World:
     def start_at_ash(self, query: Query, tick: int, starts_walks: bool = False) -> None:
         """Ash hears where a query begins, and leases a copy for it."""
         query.first_tick = query.done = tick
-        query.copy_lease = lease(query.query_id, query.reach, first_tick=tick, done=tick)
         spec = spec_of(query.kind, query.reach)
+        query.copy_lease = lease(query.query_id, query.reach, first_tick=tick, done=tick, columns=spec.columns)
         wanted = Wanted(0, spec, INFO, TAU, tick, query.prepared_at, starts_walks, query.private)
         prepared = {number: frontier for number, (_, _, frontier) in query.candidates.items()}
         query.copy = self.ash.held.find(wanted, query.copy_lease, prepared)
@@ -393,6 +452,10 @@ class World:
             view = self.view(copy)
             if isinstance(copy, KeysHolder | MixedHolder):
                 self._check_keys(copy, view)
+            if isinstance(copy, FullHolder) and copy.spec.axis is CopyAxis.TIME:
+                for of in copy.leases:
+                    self._check_portion(copy, of)
+                continue
             if isinstance(copy, FullHolder):
                 self._check_full(copy, view)
             if isinstance(copy, MixedHolder):
@@ -425,6 +488,46 @@ class World:
         kept_from = copy.table.kept_from
         held = [(at, n) for at, n in self.contents(copy) if at >= kept_from]
         assert held == self._keyed(copy, view, kept_from)
+
+    def _check_portion(self, copy: FullHolder, of: Lease) -> None:
+        """A full copy has, of a query's tuples with keys, those that are not forgotten, and a row sees what it must."""
+        if of.frozen:
+            return
+        table = copy.table
+        found = [row for row in self._own(copy, of) if row[POSITION] >= table.kept_from]
+        held = {row["n"]: row[POSITION] for row in found if self.tuples[row["n"]][0] >= of.first_ts}
+        assert len(held) == sum(self.tuples[row["n"]][0] >= of.first_ts for row in found), "each is there once"
+        passing, oldest = self.passing(of.reach.filter), table._ordinals.known_from
+        first_ts, end_ts = max(of.first_ts, oldest), copy.progress.sealed_ts
+        wanted = {
+            n for n, (ts, key) in enumerate(self.tuples) if first_ts <= ts < end_ts and passing[n] and key is not None
+        }
+        assert wanted <= held.keys(), "all that the query can see is there"
+        assert all(passing[n] for n in held), "and nothing is taken for its own that does not pass"
+        whole = rows_of(self.tuples).to_pylist()
+        for row in found:
+            if row["n"] in held:
+                assert {name: row[name] for name in of.columns} == {name: whole[row["n"]][name] for name in of.columns}
+                assert table.times_of(array([row[POSITION]])).tolist() == [self.tuples[row["n"]][0]]
+        query = self.queries.get(of.query_id)
+        if query is None or query.done >= TICK_END:
+            return
+        for ts in range(query.done * TAU, min(copy.progress.sealed_ts, query.done * TAU + 50), 3):
+            for ties in (False, True):
+                low, high = (int(bound[0]) for bound in table.bounds(of, array([ts]), ties))
+                seen = [n for n in self.seen(of, ts, ties) if self.tuples[n][1] is not None]
+                assert sorted(n for n, at in held.items() if low <= at < high) == seen
+                assert not table.has_forgotten(of, ts, ties)
+
+    def _own(self, copy: FullHolder, of: Lease) -> list[dict[str, Any]]:
+        """The tuples with keys that the engine at ash finds in a full copy when a query looks for its own."""
+        keys = sorted({key for _, key in self.tuples if key is not None})
+        wanted = pa.RecordBatch.from_arrays([pa.array(keys, pa.int64())], names=["key"])
+        condition, columns = copy.table.where(of.reach), tuple(dict.fromkeys(("n", *of.columns)))
+        find = Find(copy.name, KEYS, wanted, TICK_MIN, TICK_END, of.reach.alias, condition, columns)
+        (found,) = self.works["ash"].engine.run([find])
+        assert isinstance(found, pa.RecordBatch), found
+        return list(found.to_pylist())
 
     def _check_keys(self, copy: KeysHolder | MixedHolder, view: list[int]) -> None:
         (keys,) = copy.table.keys(copy.table.live_slots())
