@@ -153,27 +153,31 @@ def make_dashboard(count: int, window_ms: tuple[int, int] = WINDOW_MS) -> list[Q
 
 
 def needed_bytes(queries: Sequence[Query], tables: Mapping[str, pa.Table], name: str, per_tick: int) -> tuple[int, int]:
-    """What queries need of a stream, each value once, encoded and compressed as a link would, without frames.
+    """What queries need of a stream, each value once, encoded and compressed batch by batch, without frames.
 
-    First of the tuples that are in some result, then of all that pass: no plan for these queries sends less than the
-    first (DESIGN section 9), and no plan that ships everything less than the second.
+    First what they select of the tuples that are in some result: the lower bound of DESIGN section 9. Then what they
+    select of all tuples that pass, with times and keys: shipping everything.
     """
     matching: dict[str, Mask] = {}
     passing: dict[str, Mask] = {}
     for query in queries:
         used, passes = query.used(tables, name)
-        for column in {"ts", "key", *(column for stream, column in query.selected if stream == name)}:
+        selected = {column for stream, column in query.selected if stream == name}
+        for column in selected:
             matching[column] = matching.get(column, False) | used
+        for column in {"ts", "key", *selected}:
             passing[column] = passing.get(column, False) | passes
-    return tuple(_packed(tables[name], cells, per_tick) for cells in (matching, passing))  # type: ignore[return-value]
+    return _packed(tables[name], matching, per_tick), _packed(tables[name], passing, per_tick)
 
 
 def _packed(rows: pa.Table, cells: Mapping[str, Mask], per_tick: int) -> int:
-    total = 0
-    for name, mask in cells.items():
-        column, compressor = rows.column(name).combine_chunks(), Compressor()
-        for first in range(0, rows.num_rows, per_tick):
-            values = column.slice(first, per_tick).filter(pa.array(mask[first : first + per_tick]))
+    """The values at these places, through one compressor, as on a link."""
+    compressor, total = Compressor(), 0
+    columns = {name: rows.column(name).combine_chunks() for name in COLUMNS if name in cells}
+    for first in range(0, rows.num_rows, per_tick):
+        for name, column in columns.items():
+            mask = pa.array(cells[name][first : first + per_tick])
+            values = column.slice(first, per_tick).filter(mask)
             if len(values):
                 total += len(compressor.compress(encode_rows(pa.RecordBatch.from_arrays([values], names=[name]))))
     return total

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import prod
 
 import pyarrow as pa
 
 from planner.algorithms import CopyKind
 from planner.implication import implies
-from planner.model import Call, ColumnRef, Expr, JoinQuery, Literal, RowsWindow, columns_of
+from planner.model import Call, ColumnRef, Expr, JoinQuery, Literal, RowsWindow, names_in
 from planner.selectivity import selectivity
 
 #: A copy of keys that lets pass more than so many times the rows it has to is of no use: an own one is made.
@@ -59,7 +60,7 @@ def copy_of(query: JoinQuery, kind: CopyKind, alias: str, keys: tuple[str, ...],
     where = None if ref.where is None else _renamed(ref.where, ref.stream.name)
     columns = query.needed_columns(alias) if spec.tuples else keys
     if spec.asked_only and axis is CopyAxis.TIME:
-        wanted = (*columns, *_columns(where))
+        wanted = (*columns, *names_in(where))
         columns, where = tuple(name for name in ref.stream.schema.names if name in wanted), None
     return RunningCopy(kind, ref.stream.name, keys if spec.keyed else (), columns, where, axis, ref.stream.site, holder)
 
@@ -80,7 +81,7 @@ def serves(copy: RunningCopy, needed: RunningCopy) -> bool:
         return True
     if needed.axis is CopyAxis.ROWS or not implies(needed.filter, copy.filter):
         return False
-    if spec.tuples and not spec.grows and not set(_columns(needed.filter)) <= set(copy.columns):
+    if spec.tuples and not spec.grows and not set(names_in(needed.filter)) <= set(copy.columns):
         return False
     return looseness(copy, needed) <= LOOSENESS_MAX
 
@@ -93,19 +94,40 @@ def can_serve(copy: RunningCopy, needed: RunningCopy) -> bool:
     return _is_of(copy, needed) and copy.axis is needed.axis and same_counts
 
 
-def missing_share(copies: Iterable[RunningCopy], needed: RunningCopy, column: str | None) -> float:
-    """The share of a column's values that a copy which grows would have to be sent beside what others need; a guess.
+def missing_shares(copies: Iterable[RunningCopy], needed: RunningCopy) -> dict[str | None, float]:
+    """For each needed column the share of its values that a copy which grows does not send for others yet; a guess.
 
-    Without a column: the share of tuples of which it has nothing.
+    Under None: the share of tuples of which it sends nothing. Filters are taken to be independent of each other, unless
+    one follows from the other.
     """
-    share = 1.0
-    for copy in copies:
-        if can_serve(copy, needed) and (column is None or column in copy.columns):
-            if implies(needed.filter, copy.filter):
-                return 0.0
-            assert copy.filter is not None, "what has no filter is implied by everything"
-            share *= 1 - (selectivity(copy.filter) if copy.share is None else copy.share)
-    return share
+    running = list(dict.fromkeys(copy for copy in copies if can_serve(copy, needed)))
+    covered = {copy: _covered_share(copy, needed) for copy in running}
+    within = {copy: [other for other in running if other != copy and _is_within(copy, other)] for copy in running}
+    found: dict[str | None, float] = {}
+    for column in (None, *needed.columns):
+        having = [copy for copy in running if column is None or column in copy.columns]
+        shares = [covered[copy] for copy in having if not any(other in having for other in within[copy])]
+        found[column] = prod(1 - share for share in shares)
+    return found
+
+
+def _covered_share(copy: RunningCopy, needed: RunningCopy) -> float:
+    """The share of what passes the needed filter that passes the copy's too."""
+    if implies(needed.filter, copy.filter):
+        return 1.0
+    assert copy.filter is not None, "what has no filter is implied by everything"
+    share = selectivity(copy.filter) if copy.share is None else copy.share
+    if not implies(copy.filter, needed.filter):
+        return share
+    whole = 1.0 if needed.filter is None else selectivity(needed.filter)
+    return share / max(share, whole, 1e-9)
+
+
+def _is_within(copy: RunningCopy, other: RunningCopy) -> bool:
+    """Whether a copy has no tuple that another one has not; of two that are the same, one counts."""
+    if not implies(copy.filter, other.filter):
+        return False
+    return not implies(other.filter, copy.filter) or repr(copy) > repr(other)
 
 
 def _is_of(copy: RunningCopy, needed: RunningCopy) -> bool:
@@ -141,10 +163,6 @@ def _bytes_of(kind: pa.DataType) -> float:
         return float(kind.bit_width) / 8
     except ValueError:
         return _TEXT_BYTES
-
-
-def _columns(expr: Expr | None) -> list[str]:
-    return [] if expr is None else sorted(column.column for column in columns_of(expr))
 
 
 def _renamed(expr: Expr, stream: str) -> Expr:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from planner.algorithms import LOCAL_CPU_S, PLAIN, PRODUCT_ALGORITHMS, Algorithm, CopyKind
 from planner.constants import EVENT_TIME
-from planner.copies import RunningCopy, can_serve, copy_of, looseness, missing_share, serving
+from planner.copies import RunningCopy, can_serve, copy_of, looseness, missing_shares, serving
 from planner.cost import Flow, Move, Objective, ReplicaKey
 from planner.estimate import Estimator
 from planner.graph import is_linked, link_of, needed_after
@@ -358,17 +358,11 @@ class WireSpace:
 
     def _new_bytes(self, replica: ReplicaKey) -> float:
         """Of a tuple: those that nobody needed before, and a bit that says whether it passes the filter."""
-        needed, copies = self._needed(replica), self._statistics.copies
+        needed = self._needed(replica)
         bit = 0.0 if needed.filter is None else 1 / 8
-        time = missing_share(copies, needed, None) * self._column_bytes(ColumnRef(replica.alias, EVENT_TIME))
-        return (
-            bit
-            + time
-            + sum(
-                missing_share(copies, needed, name) * self._column_bytes(ColumnRef(replica.alias, name))
-                for name in needed.columns
-            )
-        )
+        missing = missing_shares(self._statistics.copies, needed)
+        sizes = {name: self._column_bytes(ColumnRef(replica.alias, name or EVENT_TIME)) for name in missing}
+        return bit + sum(share * sizes[name] for name, share in missing.items())
 
     def times_bytes(self, replica: ReplicaKey) -> float:
         """What the holder of a copy of tuples is sent of each tuple: its event time, if the window counts tuples."""

@@ -215,7 +215,9 @@ def _times(expected: float, found: float) -> str:
     if expected <= 0:
         return "" if found <= 0 else "new"
     times = found / expected
-    return f"x {times:.2f}" if times < 10 else f"x {times:.1f}" if times < 100 else f"x {times:,.0f}"
+    if times >= 999.5:
+        return "x 999+"
+    return f"x {times:.2f}" if times < 9.995 else f"x {times:.1f}" if times < 99.95 else f"x {times:.0f}"
 
 
 def _share(part: float, whole: float) -> str:

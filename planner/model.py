@@ -142,6 +142,11 @@ class Call:
 Expr = ColumnRef | Literal | Call
 
 
+def names_in(expr: Expr | None) -> list[str]:
+    """The names of the columns that an expression about one stream reads, in order."""
+    return [] if expr is None else sorted({column.column for column in columns_of(expr)})
+
+
 def columns_of(expr: Expr) -> frozenset[ColumnRef]:
     """Every column that an expression reads."""
     if isinstance(expr, ColumnRef):

@@ -116,8 +116,8 @@ class Issuer:
     def _due_sites(self, news: Iterable[str]) -> set[str]:
         """The sites that must be told something by now; all other news for them rides with that."""
         homes = [home for query_id in news if (home := self.homes.get(query_id)) is not None]
-        now_us = self._outbox.now_us
-        return {site for home in homes for site, held in home.untold.items() if held.due(self._limits, now_us)}
+        running, now_us = [home for home in homes if not home.state.ended], self._outbox.now_us
+        return {site for home in running for site, held in home.untold.items() if held.due(self._limits, now_us)}
 
     # -- a query ends -------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def encode_rows(rows: pa.RecordBatch) -> bytes:
     """
     if rows.num_rows == 0:
         return b""
-    if not _fits(rows.num_rows, rows.num_columns):
+    if not fits(rows.num_rows, rows.num_columns):
         raise TooManyRowsError(
             f"rows of one message require at most {ROWS_MAX} and {VALUES_MAX} values; got {rows.num_rows} rows of "
             f"{rows.num_columns} columns: a smaller tau or window makes smaller batches"
@@ -75,7 +75,7 @@ class RowsReader:
         count, at = decode_varint(self._data, self._at)
         if count == 0:
             raise PeerProtocolError("rows require at least one row when bytes are sent; got 0")
-        if not _fits(count, len(schema)):
+        if not fits(count, len(schema)):
             raise PeerProtocolError(f"rows require at most {ROWS_MAX} and {VALUES_MAX} values; got {count} rows")
         reader = ColumnReader(self._data, at, count)
         try:
@@ -96,7 +96,8 @@ class RowsReader:
             raise PeerProtocolError(f"rows require their own bytes; got {over} bytes too many")
 
 
-def _fits(rows: int, columns: int) -> bool:
+def fits(rows: int, columns: int) -> bool:
+    """Whether so many rows of so many columns may travel at once."""
     return rows <= ROWS_MAX and rows * columns <= VALUES_MAX
 
 

@@ -5,7 +5,7 @@ Many queries look at one batch: what they have in common is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,14 @@ from node.core.hashing import I64
 from node.core.payload import take_batch
 from node.core.ticks import Span, tick_start
 from planner.model import Expr, JoinQuery
+
+
+class KnownPassing(Protocol):
+    """What is known of which rows of a batch pass which filters."""
+
+    def places(self, condition: Expr) -> I64 | None:
+        """The places of the rows that pass a filter; None if that is not known."""
+        ...
 
 
 class TimeOverflowError(QueryFailedError):
@@ -43,11 +51,11 @@ class SealedRows:
         first: int,
         sealed_at_us: int,
         passed: Expr | None = None,
-        passing: Mapping[Expr, I64] | None = None,
+        passes: KnownPassing | None = None,
     ) -> None:
         """``ts`` is the event time of each row, ascending, in the stream's unit; ``first`` the first row's number.
 
-        ``passed`` is a filter that all rows are known to pass, ``passing`` of others the places of the rows that do.
+        ``passed`` is a filter that all rows are known to pass; ``passes`` knows of some filters which rows pass them.
         """
         self.stream = stream
         self.span = span
@@ -56,7 +64,8 @@ class SealedRows:
         self.first = first
         self.sealed_at_us = sealed_at_us
         self.passed = passed
-        self._passing: dict[Expr, I64] = dict(passing or {})
+        self._passes = passes
+        self._passing: dict[Expr, I64] = {}
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -69,8 +78,8 @@ class SealedRows:
         span = Span(tick, self.span.end)
         first = self.first + skip
         rows, ts = self.rows.slice(skip), self.ts[skip:]
-        passing = {condition: places[places >= skip] - skip for condition, places in self._passing.items()}
-        return SealedRows(self.stream, span, rows, ts, first, self.sealed_at_us, self.passed, passing)
+        invariant(self._passes is None, "view: batches of a full copy are taken whole")
+        return SealedRows(self.stream, span, rows, ts, first, self.sealed_at_us, self.passed)
 
     def passing(self, condition: Expr | None, from_ts: int) -> I64:
         """The places of the rows from an event time on that pass a filter; its columns are under the stream's name."""
@@ -78,10 +87,18 @@ class SealedRows:
         if condition is None or condition == self.passed:
             return np.arange(skip, len(self.ts))
         if condition not in self._passing:
-            named = self.rows.rename_columns([f"{self.stream}.{name}" for name in self.rows.schema.names])
-            self._passing[condition] = np.flatnonzero(holds(condition, named)) if len(self) else np.empty(0, np.int64)
+            self._passing[condition] = self._all_passing(condition)
         places = self._passing[condition]
         return places[np.searchsorted(places, skip) :] if skip else places
+
+    def _all_passing(self, condition: Expr) -> I64:
+        known = None if self._passes is None else self._passes.places(condition)
+        if known is not None:
+            return known
+        if not len(self):
+            return np.empty(0, np.int64)
+        named = self.rows.rename_columns([f"{self.stream}.{name}" for name in self.rows.schema.names])
+        return np.flatnonzero(holds(condition, named))
 
     def select(self, condition: Expr | None, from_ts: int, names: tuple[str, ...]) -> tuple[pa.RecordBatch, I64]:
         """Those rows, of the named columns, and their event times."""

@@ -16,7 +16,7 @@ from tests.sim.multiway import multiway_of
 from tests.sim.queries import QuerySpec
 from tests.sim.scenario import Scenario, StreamData, two_way_of
 from tests.sim.shared import shared_of
-from tests.sim.world import Delivered, Outcome, World
+from tests.sim.world import GIVEN_UP, Delivered, Outcome, World
 
 SHORTEN_TRIES_MAX = 300
 
@@ -84,6 +84,9 @@ def _excused(scenario: Scenario, query: Delivered) -> str | None:
     """A query may end without all rows only if it was dropped or a daemon it needs died, and then says which."""
     if query.state is QueryState.DROPPED and query.drop_called:
         return None
+    if query.state is QueryState.FAILED and query.gave_up:
+        said = any(words in query.reason for words in (GIVEN_UP, "has ended it"))
+        return None if said or scenario.restart is not None else "it was given up, and says something else"
     if scenario.restart is None:
         return "it must complete"
     site = scenario.restart.site
@@ -148,10 +151,9 @@ def _simpler_in_queries(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _simpler_queries(query: QuerySpec) -> Iterator[QuerySpec]:
-    if query.drop_after_reads is not None:
-        yield replace(query, drop_after_reads=None)
-    if query.drop_after_us is not None:
-        yield replace(query, drop_after_us=None)
+    fateless = replace(query, drop_after_reads=None, drop_after_us=None, given_up=None)
+    if fateless != query:
+        yield fateless
     if query.residuals:
         yield replace(query, residuals=())
     for index, ref in enumerate(query.refs):

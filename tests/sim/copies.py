@@ -37,6 +37,8 @@ from node.core.keytable import KeyTable
 from node.core.site import Site
 from node.core.ticks import TICK_MIN
 from planner.copies import RunningCopy
+from planner.model import names_in
+from tests.expressions import rows_that_hold
 from tests.sim.views import Row, View, Views, ViewTuple
 
 _FAR = 2**62
@@ -58,6 +60,8 @@ class CopyJudge:
         #: By what is checked: what it was like when it was last checked.
         self._checked: dict[tuple[str, object], object] = {}
         self._wanted: dict[tuple[Any, ...], pa.RecordBatch | None] = {}
+        #: Queries that are over at one of their sites, or will be soon: others may not know yet.
+        self.doomed: set[str] = set()
         self.checks = 0
         self.tuples_sent = 0
 
@@ -139,42 +143,59 @@ class CopyJudge:
     def _check_full(self, copy: FullHolder, engine: Engine) -> None:
         table, spec = copy.table, copy.spec
         if spec.axis is ROWS_AXIS:
-            _check_times(table.name, table._ordinals, self._view(copy), table.frontier)
+            since = self._needed_ts(copy)
+            _check_times(table.name, table._ordinals, self._view(copy), table.frontier, since)
         for lease in table.leases:
             if lease.frozen or lease.keys is None:
                 continue
             low = max(table.kept_from, table._ordinals.rank_one(lease.first_ts))
             live = self._live(copy, lease, low)
-            columns = (*lease.columns, PASSES)
+            read = names_in(lease.reach.filter) if copy.portion_of(lease) == 0 else []
+            columns = (*lease.columns, *(name for name in read if name not in lease.columns), PASSES)
             rows = self._found(engine, table.name, lease.keys, columns, self._views.of(spec.stream), low)
-            found = Counter(self._seen(copy, lease, rows))
-            required = Counter(
-                (item.ts, *item.row(lease.columns)) for item in live if item.key(lease.keys) or not lease.keys
-            )
-            if not lease.keys:
-                required = Counter(row[1:] for row in required.elements())
-            if lease.reach.filter is not None and table.portions.number_of(lease.reach.filter) is None:
-                # More filters than a number has bits: the query looks at all tuples, and filters them again.
-                found &= required
+            found = Counter(self._own(copy, lease, columns, rows))
+            if lease.keys:
+                keyed = [item for item in live if item.key(lease.keys) is not None]
+                required = Counter((item.ts, *item.row(lease.columns)) for item in keyed)
+            else:
+                required = Counter(item.row(lease.columns) for item in live)
             _compare(f"{copy.progress.name} for {lease.query_id} by {lease.keys}", found, required)
+
+    def _needed_ts(self, copy: HeldCopy) -> int:
+        """From this event time on a query that is not over anywhere needs the copy to be right; all if none is over."""
+        if not self.doomed:
+            return -_FAR
+        living = [lease for lease in copy.leases if lease.query_id not in self.doomed and not lease.frozen]
+        return min((lease.first_ts for lease in living), default=_FAR)
 
     def _live(self, copy: FullHolder, lease: Lease, low: int) -> list[ViewTuple]:
         """What a query must find from a number of the copy on."""
         if copy.spec.axis is ROWS_AXIS:
-            return self._view(copy).between(low, copy.frontier)
+            # By numbers, which agree from the newest tuple back to the first that a living query sees.
+            view = self._view(copy)
+            return view.between(view.end(copy.frontier) - (copy.table._ordinals.end - low), copy.frontier)
         # The copy has what several filters let pass, so its numbers are those of no view.
         oldest = copy.table._ordinals.time_of(low)
         view = self._views.of(copy.spec.stream, lease.reach.filter, lease.first_tick or 0)
         return [] if oldest is None else view.between(view.rank(oldest), copy.frontier)
 
-    @staticmethod
-    def _seen(copy: FullHolder, lease: Lease, rows: Counter[Row]) -> Iterator[Row]:
+    def _own(self, copy: FullHolder, lease: Lease, columns: tuple[str, ...], rows: Counter[Row]) -> Iterator[Row]:
         """Of the rows of a full copy those that a query takes for its own, each behind its time if it is known."""
-        condition = lease.reach.filter
-        number = None if condition is None else copy.table.portions.number_of(condition)
-        for row in rows.elements():
-            if number is None or row[-1] >> number & 1:
-                yield (int(copy.table.times_of(np.array([row[0]]))[0]), *row[1:-1]) if lease.keys else row[:-1]
+        number, condition = copy.portion_of(lease), lease.reach.filter
+        found = [(row[:1] if lease.keys else (), row[-len(columns) :]) for row in rows.elements()]
+        if number:
+            passing = [bool(row[-1] >> number & 1) for _, row in found]
+        elif condition is None or copy.spec.axis is ROWS_AXIS or not found:
+            passing = [True] * len(found)
+        else:
+            # It has to compute its filter itself, of the columns that came.
+            named = {f"{copy.spec.stream}.{name}": [row[at] for _, row in found] for at, name in enumerate(columns)}
+            fields = [copy.table.schema.field(name).with_name(f"{copy.spec.stream}.{name}") for name in columns]
+            passing = rows_that_hold(condition, pa.RecordBatch.from_pydict(named, schema=pa.schema(fields)))
+        for (position, row), passes in zip(found, passing, strict=True):
+            if passes:
+                times = [int(copy.table.times_of(np.array([at]))[0]) for at in position]
+                yield (*times, *row[: len(lease.columns)])
 
     def _check_keys(self, copy: HeldCopy, table: KeyTable, live: list[ViewTuple]) -> None:
         required = {item.key(copy.spec.keys) for item in live} - {None}
@@ -194,7 +215,10 @@ class CopyJudge:
         full = set(_rows(copy.table.keys(slots[copy._full.get(slots)])))
         held = self._found(engine, copy.name, spec.keys, spec.columns, view, copy.kept_from)
         own = _positioned(live, max(0, first), spec)
-        required = Counter(row for row, item in own if item.key(spec.keys) in full)
+        # Whose table the owner has let go of is answered with nothing when it fetches: it will end. Others, who came
+        # later, see only what is newer.
+        needed_ts = self._needed_ts(copy)
+        required = Counter(row for row, item in own if item.key(spec.keys) in full and item.ts >= needed_ts)
         surplus = held - Counter(row for row, _ in own)
         if surplus or required - held:
             raise CopyError(
@@ -261,13 +285,21 @@ def _positioned(tuples: list[ViewTuple], first: int, spec: RunningCopy) -> list[
     ]
 
 
-def _check_times(name: str, ordinals: Ordinals, view: View, frontier: int) -> None:
-    """The event times that a table knows are those of the view's tuples, under their numbers."""
+def _check_times(name: str, ordinals: Ordinals, view: View, frontier: int, since: int = -_FAR) -> None:
+    """The event times that a table knows are those of the view's tuples, under their numbers.
+
+    Those from ``since`` on, if that is later: what is before may have come to it or not.
+    """
     if frontier == TICK_MIN:
         return
     end = view.end(frontier)
     known = ordinals._times.values
-    if len(known) and (ordinals.end != end or known.tolist() != view.times[ordinals.first : end]):
+    if since > -_FAR:
+        newer = known[known >= since].tolist()
+        required = [ts for ts in view.times[:end] if ts >= since][-len(newer) :] if newer else []
+        if newer != required:
+            raise CopyError(f"{name} has times {newer} since {since}, the view {required}")
+    elif len(known) and (ordinals.end != end or known.tolist() != view.times[ordinals.first : end]):
         raise CopyError(f"{name} has times {known} from {ordinals.first} on, the view {view.times[:end]}")
 
 

@@ -44,7 +44,9 @@ def crowd_of(seed: int) -> Scenario:
         seed=seed,
         sites=SITES,
         streams=streams,
-        queries=tuple(_query(rng, streams, favourite, number, reads, tau_ms, delay_us_max) for number in range(count)),
+        queries=with_fates(
+            seed, tuple(_query(rng, streams, favourite, number, reads, tau_ms, delay_us_max) for number in range(count))
+        ),
         tau_ms=tau_ms,
         chunk_rows_max=chunk_rows_max,
         delay_us_max=delay_us_max,
@@ -53,6 +55,15 @@ def crowd_of(seed: int) -> Scenario:
         limits=random_limits(rng, delay_us_max),
         faults=random_faults(rng, SITES) if rng.random() < 0.4 else (),
         restart=Restart(rng.randrange(3_000 * MS), rng.choice(SITES)) if rng.random() < 0.07 else None,
+    )
+
+
+def with_fates(seed: int, queries: tuple[QuerySpec, ...]) -> tuple[QuerySpec, ...]:
+    """Some of the queries are given up by one of their sites: while they are prepared, soon after, or much later."""
+    rng = random.Random(f"fates {seed}")
+    return tuple(
+        replace(query, given_up=(rng.choice(SITES), round(10 ** rng.uniform(1, 6.5)))) if rng.random() < 0.15 else query
+        for query in queries
     )
 
 

@@ -60,6 +60,8 @@ class QuerySpec:
     drop_after_reads: int | None = None
     #: Dropped so long after it was issued.
     drop_after_us: int | None = None
+    #: Given up by one of its sites alone, so long after it was issued.
+    given_up: tuple[str, int] | None = None
 
     @property
     def aliases(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from tests.sim.crowd import with_fates
 from tests.sim.predicates import Col, Compare, Lit
 from tests.sim.queries import ALGORITHMS, QuerySpec, Ref, Way, Window
 from tests.sim.scenario import (
@@ -44,7 +45,9 @@ def shared_of(seed: int) -> Scenario:
         seed=seed,
         sites=SITES,
         streams=streams,
-        queries=tuple(_copy(rng, base, number, reads, tau_ms) for number in range(rng.choice([2, 3, 3]))),
+        queries=with_fates(
+            seed, tuple(_copy(rng, base, number, reads, tau_ms) for number in range(rng.choice([2, 3, 3])))
+        ),
         tau_ms=tau_ms,
         chunk_rows_max=chunk_rows_max,
         delay_us_max=delay_us_max,

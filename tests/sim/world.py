@@ -67,6 +67,8 @@ from tests.sim.views import Views
 START_US = 1_800_000_000_000_000
 DEADLINE_US = 3_600_000_000
 TIMER_US = 50_000
+#: Why a site ends a query that it gives up alone.
+GIVEN_UP = "given up here alone"
 
 
 class SimulationError(AssertionError):
@@ -85,6 +87,7 @@ class Delivered:
     life: int | None = None
     called: bool = False
     drop_called: bool = False
+    gave_up: bool = False
     #: The tick from which on it sees tuples, once it runs.
     first_tick: int | None = None
     #: Its home was killed before it ended, and knows nothing of it.
@@ -366,7 +369,20 @@ class World:
         if query.spec.drop_after_us is not None:
             query.drop_called = True
             self._at(query.spec.drop_after_us, lambda: self._drop(query))
+        if query.spec.given_up is not None:
+            site, after_us = query.spec.given_up
+            self._at(after_us, lambda: self._give_up(site, query))
         self._give(query.spec.sink, [QueryIssued(query.query_id, plan)])
+
+    def _give_up(self, site: str, query: Delivered) -> None:
+        """A site ends a query for reasons of its own, as if its engine had failed; home hears of it later."""
+        node = self._nodes[site]
+        if not query.over and query.query_id in node.site.runs:
+            query.gave_up = True
+            self.copies.doomed.add(query.query_id)
+            self._tell(f"{site} gives {query.query_id} up")
+            node.site._participant.fail(query.query_id, GIVEN_UP)
+            self._give(site, [TimePassed()])
 
     def _call_drop(self, query: Delivered) -> None:
         if not query.drop_called:
@@ -375,6 +391,7 @@ class World:
 
     def _drop(self, query: Delivered) -> None:
         if not query.over:
+            self.copies.doomed.add(query.query_id)
             self._give(query.spec.sink, [DropRequested(query.query_id)])
 
     def _reported(self, site: str, report: ReportQuery) -> None:
@@ -382,6 +399,8 @@ class World:
         query.state, query.reason = report.state, report.reason
         if report.state is QueryState.RUNNING:
             run = self._nodes[site].site.runs.get(report.query_id)
+            if run is None and query.gave_up:
+                return
             query.first_tick = TICK_END if run is None else run.first_tick
             latest = max(self._retained_from(ref.stream) for ref in query.spec.refs)
             if query.first_tick > latest:

@@ -15,7 +15,6 @@ from planner.algorithms import Algorithm
 from planner.plans import forced_plan
 from planner.sql import parse_query
 from tests.unit.sites import Cluster
-from tests.unit.test_sharing import _deliver_but
 
 
 def issue(cluster: Cluster, query_id: str, where: str) -> None:
@@ -34,7 +33,7 @@ def test_a_query_that_lost_its_portion_is_given_no_row_that_does_not_pass() -> N
     cluster.say("ash", "bow", Carry("q1", "a", Span(0, 1), 7, 0, b"not of this query"))
     cluster.deliver("bow", "ash")
     cluster.arrive("l", 20, 50)
-    _deliver_but(cluster, ("bow", "cam"))
+    cluster.settle_but(("bow", "cam"))
     assert cluster.results("q1") == [], "n is never null"
     assert cluster.results("q2")
     cluster.settle()

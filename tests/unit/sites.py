@@ -254,6 +254,18 @@ class Cluster:
             else:
                 return
 
+    def settle_but(self, *cut: tuple[str, str]) -> None:
+        """Everything that is on its way arrives but what goes these ways."""
+        while True:
+            pair = next((pair for pair, mail in self.mail.items() if mail and pair not in cut), None)
+            site = next((site for site, answers in self.answers.items() if answers), None)
+            if pair is not None:
+                self.deliver(*pair)
+            elif site is not None:
+                self.answer(site)
+            else:
+                return
+
     def holds_news(self, site: str) -> bool:
         """Whether a site has something to say that waits for company."""
         runs, homes = self.sites[site].runs.values(), self.sites[site].homes.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from node.wire.copies import DEPTH_MAX, copy_in, copy_out
 from planner.algorithms import SPECS, Algorithm, CopyKind
 from planner.alternatives import compared
 from planner.choose import Choice, choose
-from planner.copies import CopyAxis, RunningCopy, can_serve, copy_of, looseness, missing_share, serves, serving
+from planner.copies import CopyAxis, RunningCopy, can_serve, copy_of, looseness, missing_shares, serves, serving
 from planner.explain_text import explain_text
 from planner.explain_values import explain_dict
 from planner.model import Call, ColumnRef, Expr, JoinQuery, Literal, RowsWindow, StreamRef
@@ -33,6 +34,9 @@ _STREAMS = {
 ROWS = query_of(_STREAMS, {"a": RowsWindow(200), "b": RowsWindow(200)}, [("a.k", "b.k")])
 TIME = query_of(_STREAMS, {"a": range_s(10), "b": range_s(10)}, [("a.k", "b.k")])
 BY_KIND = {spec.copy: algorithm for algorithm, spec in SPECS.items() if spec.copy is not None}
+
+
+_IS_NULL = Call("is null", (ColumnRef("b", "v"),), pa.bool_())
 
 
 def needed(kind: CopyKind, query: JoinQuery = TIME) -> RunningCopy:
@@ -165,38 +169,79 @@ def portion(limit: int | None, columns: tuple[str, ...] = ("k", "v"), share: flo
     return replace(copy, columns=columns, share=share)
 
 
+def below(limit: int) -> Expr:
+    """Nothing follows from it about what is above a limit."""
+    return Call("<", (ColumnRef("b", "k"), Literal(limit, pa.int64())), pa.bool_())
+
+
+def portion_below(limit: int, columns: tuple[str, ...] = ("k", "v"), share: float | None = None) -> RunningCopy:
+    return replace(portion(None, columns, share), filter=below(limit))
+
+
+def missing(copies: Iterable[RunningCopy], wanted: RunningCopy) -> float:
+    """Of the values of v."""
+    return missing_shares(copies, wanted)["v"]
+
+
 def test_what_no_other_query_needs_must_be_sent_whole() -> None:
-    assert missing_share((), portion(5), "v") == 1
-    assert missing_share((portion(1, ("k",), 0.5),), portion(5), "v") == 1
-    assert missing_share((portion(None, ("ts", "k"), 1.0),), portion(5), "v") == 1
+    assert missing_shares((), portion(5)) == {None: 1, "k": 1, "v": 1}
+    assert missing((portion(1, ("k",), 0.5),), portion(5)) == 1
+    assert missing((portion(None, ("ts", "k"), 1.0),), portion(5)) == 1
     elsewhere = [replace(portion(1), holder="c"), replace(portion(1), axis=CopyAxis.ROWS), needed(CopyKind.MIXED)]
-    assert missing_share(elsewhere, portion(5), "v") == 1
+    assert missing_shares(elsewhere, portion(5)) == {None: 1, "k": 1, "v": 1}
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.01], ids=["guessed", "nothing passed yet", "measured"])
 def test_of_tuples_that_pass_a_wider_filter_nothing_is_missing(share: float | None) -> None:
     for wide in (None, 1, 5):
         for copies in ((portion(wide, share=share),), (portion(9, share=0.3), portion(wide, ("k", "v"), share))):
-            assert missing_share(copies, portion(5), "v") == 0
+            assert missing_shares(copies, portion(5)) == {None: 0, "k": 0, "v": 0}
     # Some columns may be there of all tuples, others not.
-    assert missing_share((portion(1, ("k",)),), portion(5), "k") == 0
-    assert missing_share((portion(1, ("k",)),), portion(5), "v") == 1
+    assert missing_shares((portion(1, ("k",)),), portion(5)) == {None: 0, "k": 0, "v": 1}
+    assert missing_shares((portion(1, ("k", "v")),), portion(5, ("k",))) == {None: 0, "k": 0}, "of what is needed"
 
 
 def test_what_is_missing_beside_other_filters_goes_by_the_share_that_was_measured_of_each() -> None:
     wanted = portion(1)
-    assert missing_share((portion(5, share=0.25),), wanted, "v") == pytest.approx(0.75)
-    assert missing_share((portion(5, share=0.25), portion(9, share=0.1)), wanted, "v") == pytest.approx(0.75 * 0.9)
-    assert missing_share((portion(5, ("k",), 0.25), portion(9, share=0.1)), wanted, "v") == pytest.approx(0.9)
-    assert missing_share((portion(5, share=0.0),), wanted, "v") == 1
-    assert missing_share((portion(5, share=1.0),), wanted, "v") == 0
+    assert missing((portion_below(5, share=0.25),), wanted) == pytest.approx(0.75)
+    both = (portion_below(5, share=0.25), replace(portion(9, share=0.1), filter=_IS_NULL))
+    assert missing(both, wanted) == pytest.approx(0.75 * 0.9)
+    apart = (portion_below(5, ("k",), 0.25), both[1])
+    assert missing_shares(apart, wanted) == pytest.approx({None: 0.75 * 0.9, "k": 0.75 * 0.9, "v": 0.9})
+    assert missing((portion_below(5, share=0.0),), wanted) == 1
+    assert missing((portion_below(5, share=1.0),), wanted) == 0
 
 
 def test_what_is_missing_beside_a_filter_of_which_nothing_is_measured_is_guessed() -> None:
-    assert missing_share((portion(5),), portion(1), "v") == pytest.approx(1 - selectivity(above(5)))
-    assert missing_share((portion(5), portion(9, share=0.1)), portion(None), "v") == pytest.approx(
-        (1 - selectivity(above(5))) * 0.9
+    assert missing((portion_below(5),), portion(1)) == pytest.approx(1 - selectivity(below(5)))
+    assert missing((portion_below(5), portion(9, share=0.1)), portion(None)) == pytest.approx(
+        (1 - selectivity(below(5))) * 0.9
     )
+
+
+def test_a_filter_from_which_the_needed_one_follows_covers_its_share_of_what_passes_that() -> None:
+    whole = selectivity(above(1))
+    assert missing((portion(5, share=whole / 4),), portion(1)) == pytest.approx(3 / 4)
+    assert missing((portion(5, share=whole),), portion(1)) == pytest.approx(0)
+    assert missing((portion(5, share=1.0),), portion(1)) == pytest.approx(0), "more passed than was guessed"
+    assert missing((portion(5, share=0.0),), portion(1)) == 1
+    assert missing((portion(5, share=0.25),), portion(None)) == pytest.approx(0.75)
+
+
+def test_of_filters_of_which_one_follows_from_the_other_the_wider_one_counts_alone() -> None:
+    nested = (portion_below(5, share=0.25), portion_below(3, share=0.1), portion_below(1, share=0.05))
+    for copies in (nested, nested[::-1]):
+        assert missing(copies, portion(1)) == pytest.approx(0.75)
+    # Where the wider one does not have a column, the narrower one counts.
+    narrow = (portion_below(5, ("k",), 0.25), portion_below(3, share=0.1))
+    assert missing_shares(narrow, portion(1)) == pytest.approx({None: 0.75, "k": 0.75, "v": 0.9})
+
+
+def test_of_filters_that_say_the_same_in_other_words_one_counts() -> None:
+    one, other = below(5), Call("and", (below(5), below(9)), pa.bool_())
+    copies = tuple(replace(portion_below(5, share=0.25), filter=each) for each in (one, other))
+    for order in (copies, copies[::-1]):
+        assert missing(order, portion(1)) == pytest.approx(0.75)
 
 
 def test_the_share_that_has_passed_is_no_part_of_what_a_copy_is() -> None:

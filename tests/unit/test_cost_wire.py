@@ -188,9 +188,16 @@ def test_a_query_pays_of_a_full_copy_that_runs_for_the_columns_that_nobody_has()
 def test_a_query_pays_of_a_full_copy_that_runs_for_the_tuples_that_nobody_has() -> None:
     whole = _KEY_BYTES + _VALUE_BYTES + _TIME_BYTES
     assert _kept(_portion(9, share=0.25)) == pytest.approx(_TUPLES_S * 0.75 * whole)
-    assert _kept(_portion(9, share=0.25), _portion(50, share=0.1)) == pytest.approx(_TUPLES_S * 0.75 * 0.9 * whole)
-    half = 0.75 * (_KEY_BYTES + _TIME_BYTES) + _VALUE_BYTES
-    assert _kept(_portion(9, ("k",), 0.25), limit=5) == pytest.approx(_TUPLES_S * (half + 1 / 8))
+    below = Call("<", (ColumnRef("b", "k"), Literal(5, pa.int64())), pa.bool_())
+    other = replace(_portion(None, share=0.1), filter=below)
+    assert _kept(_portion(9, share=0.25), other) == pytest.approx(_TUPLES_S * 0.75 * 0.9 * whole)
+    # What is above 50 is above 9.
+    assert _kept(_portion(9, share=0.25), _portion(50, share=0.1)) == pytest.approx(_TUPLES_S * 0.75 * whole)
+    some = 0.9 * (_KEY_BYTES + _TIME_BYTES) + _VALUE_BYTES
+    assert _kept(replace(other, columns=("k",)), limit=5) == pytest.approx(_TUPLES_S * (some + 1 / 8))
+    # Of a third, which is taken to be above 5, a quarter of all is three quarters.
+    part = 0.25 * (_KEY_BYTES + _TIME_BYTES) + _VALUE_BYTES
+    assert _kept(_portion(9, ("k",), 0.25), limit=5) == pytest.approx(_TUPLES_S * (part + 1 / 8))
     # Of what was not measured, a third is taken to pass.
     assert _kept(_portion(9)) == pytest.approx(_TUPLES_S * 2 / 3 * whole)
 

@@ -26,7 +26,9 @@ from node.core.messages import (
     LeaseCopy,
     Message,
     OpenCopy,
+    Prepare,
     SetPortion,
+    Start,
     Sync,
     TupleAnswer,
     payload_bytes,
@@ -406,7 +408,7 @@ def test_nothing_is_forgotten_that_the_slower_of_two_queries_can_see(algorithm: 
     feed(cluster, 0, 50)
     issue(cluster, "bow", "q2", algorithm, window)
     cluster.settle()
-    delivered = partial(_deliver_but, cluster, ("bow", "ash"))  # q2's sink is cut off from ash, and so is r
+    delivered = partial(cluster.settle_but, ("bow", "ash"))  # q2's sink is cut off from ash, and so is r
     for tick in range(50, 150, 10):
         for stream in ("l", "r"):
             if stream in cluster.reads:
@@ -418,19 +420,6 @@ def test_nothing_is_forgotten_that_the_slower_of_two_queries_can_see(algorithm: 
         check(cluster, query_id, window)
         assert cluster.results(query_id)
     assert cluster.leftovers() == []
-
-
-def _deliver_but(cluster: Cluster, cut: tuple[str, str]) -> None:
-    """Everything arrives but what goes one way."""
-    while True:
-        pair = next((pair for pair, mail in cluster.mail.items() if mail and pair != cut), None)
-        site = next((site for site, answers in cluster.answers.items() if answers), None)
-        if pair is not None:
-            cluster.deliver(*pair)
-        elif site is not None:
-            cluster.answer(site)
-        else:
-            return
 
 
 # -- portions of a full copy ------------------------------------------------------------------
@@ -631,7 +620,7 @@ def test_a_query_of_which_a_batch_has_nothing_fails_at_its_holder_and_the_other_
     cluster.deliver("bow", "ash")
     cluster.deliver("bow", "ash")
     assert list(cluster.sites["ash"].runs) == ["q1"]
-    reason = "site bow sends nothing for it any more"
+    reason = "site bow has ended it"
     assert Failed("q2", reason) in cluster.mail["ash", "cam"]
     cluster.settle()
     assert state_of(cluster, "q2")[0] is QueryState.DROPPED
@@ -649,8 +638,8 @@ def test_a_query_that_failed_at_a_streams_site_fails_with_a_reason_whoever_is_he
     cluster.say("ash", "bow", Carry("q2", "a", Span(0, 1), 7, 0, b""))  # no step of q2's, so bow gives it up
     assert "q2" not in cluster.sites["bow"].runs
     cluster.arrive("r", 61, 62, watermark=70)
-    _deliver_but(cluster, ("bow", "cam"))
-    assert state_of(cluster, "q2") == (QueryState.FAILED, "site bow sends nothing for it any more")
+    cluster.settle_but(("bow", "cam"))
+    assert state_of(cluster, "q2") == (QueryState.FAILED, "site bow has ended it")
     cluster.settle()
     cluster.arrive("l", 63, watermark=70)
     feed(cluster, 70, 120, seed=2)
@@ -666,10 +655,10 @@ def test_a_batch_without_the_portion_of_a_query_that_begins_later_fails_nobody()
     cluster.settle()
     feed(cluster, 0, 60)
     issue(cluster, "cam", "q2", Algorithm.SP_S, NUMBERS_ABOVE)
-    _deliver_but(cluster, ("cam", "bow"))
+    cluster.settle_but(("cam", "bow"))
     assert not cluster.sites["ash"].runs["q2"].started
     cluster.arrive("r", 61, 72, watermark=80)
-    _deliver_but(cluster, ("cam", "bow"))
+    cluster.settle_but(("cam", "bow"))
     assert list(cluster.sites["ash"].runs) == ["q1", "q2"]
     cluster.settle()
     cluster.arrive("l", 63, watermark=80)
@@ -680,6 +669,207 @@ def test_a_batch_without_the_portion_of_a_query_that_begins_later_fails_nobody()
         check(cluster, query_id, asked)
         assert cluster.results(query_id)
     assert cluster.leftovers() == []
+
+
+# A query that one site has ended alone, and of which its home has not heard yet.
+
+#: All that comes is within the windows.
+LONG: tuple[Window, Window] = (("range", 1_000_000), ("range", 1_000_000))
+BAD_STEP = "requires a step that is done between us"
+
+
+def end_at_bow(cluster: Cluster, query_id: str) -> None:
+    """Bow gives a query up, because of a message that its plan has no step for."""
+    cluster.say("ash", "bow", Carry(query_id, "a", Span(0, 1), 7, 0, b""))
+    assert query_id not in cluster.sites["bow"].runs
+    assert isinstance(cluster.mail["bow", "cam"][-1], Failed)
+
+
+def issue_null(cluster: Cluster, query_id: str) -> None:
+    """A query that no tuple passes, by a column that is sent to nobody for it."""
+    text = "SELECT a.n AS an, b.key AS bn FROM l [RANGE 1 S] AS a JOIN r [RANGE 1 S] AS b ON a.key = b.key"
+    query = parse_query(f"{text} WHERE b.n IS NULL", cluster.sites["cam"].catalogue)
+    cluster.give("cam", QueryIssued(query_id, forced_plan(query, "cam", Algorithm.SP_S)))
+
+
+@ENGINES
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_query_whose_owner_ended_it_before_its_holder_heard_of_its_start_is_given_no_row_that_does_not_pass(
+    engine: type[Engine], batches: int
+) -> None:
+    #  cam -- Start q2 --> ash         is held back,
+    #  bow -- Failed q2 --> cam        too; bow's batches go on, without the portion of q2
+    cluster = Cluster(engine=engine)
+    keys = Asked(windows=LONG, selected="key")
+    issue(cluster, "cam", "q1", Algorithm.SP_S, keys)
+    cluster.settle()
+    feed(cluster, 0, 40)
+    issue_null(cluster, "q2")
+    cluster.settle_but(("cam", "ash"))
+    assert isinstance(cluster.deliver("cam", "ash"), Prepare)
+    cluster.settle_but(("cam", "ash"))
+    assert isinstance(cluster.mail["cam", "ash"][0], Start)
+    assert cluster.sites["bow"].runs["q2"].started
+    end_at_bow(cluster, "q2")
+    held_back = [("cam", "ash"), ("bow", "cam")]
+    for number in range(batches):
+        end = 60 + 20 * number
+        cluster.arrive("r", end - 18, end - 5, watermark=end)
+        cluster.settle_but(*held_back)
+    cluster.settle_but(("bow", "cam"))  # Start comes
+    end = 60 + 20 * batches
+    for stream in ("l", "r", "l"):
+        cluster.arrive(stream, end - 18, end - 5, watermark=end)
+        cluster.settle_but(("bow", "cam"))
+        end += 20
+    assert cluster.results("q2") == [], "n is never null"
+    cluster.settle()
+    assert state_of(cluster, "q2")[0] is QueryState.FAILED
+    finish(cluster, end)
+    assert state_of(cluster, "q1") == (QueryState.COMPLETED, "")
+    check(cluster, "q1", keys)
+    assert cluster.results("q1")
+    assert cluster.results("q2") == []
+    assert cluster.leftovers() == []
+
+
+@ENGINES
+@pytest.mark.parametrize("early", [True, False], ids=["before it begins", "when it has begun"])
+def test_a_query_that_is_carried_by_what_another_needs_stays_right_when_its_filter_gets_a_new_number(
+    engine: type[Engine], early: bool
+) -> None:
+    #  bow has ended q2, and cam does not know; q1 needs all tuples, with all columns that q2 and its filter read
+    cluster = Cluster(engine=engine)
+    asked = {
+        "q1": Asked(windows=LONG),
+        "q2": Asked(windows=LONG, rest=1, selected="key"),
+        "q3": Asked(windows=LONG, above=(3, 3)),
+        "q4": Asked(windows=LONG, rest=1),
+    }
+    for query_id in ("q1", "q2"):
+        issue(cluster, "cam", query_id, Algorithm.SP_S, asked[query_id])
+        cluster.settle()
+        if query_id == "q1":
+            feed(cluster, 0, 40)
+    end_at_bow(cluster, "q2")
+    cut = ("bow", "cam")
+    cluster.settle_but(cut)
+    assert portions_told(cluster, "bow")[1:] == [(1, ("key",)), (1, None)]
+
+    def prepare_others() -> None:
+        for query_id in ("q3", "q4"):
+            issue(cluster, "cam", query_id, Algorithm.SP_S, asked[query_id])
+            cluster.settle_but(cut)
+        assert portions_told(cluster, "bow", 3) == [(1, ("key", "n")), (2, ("key", "n"))]
+
+    if early:
+        prepare_others()
+    cluster.arrive("r", *range(41, 55), watermark=60)
+    cluster.settle_but(cut)
+    if not early:
+        prepare_others()
+    cluster.arrive("r", *range(61, 75), watermark=80)
+    cluster.settle_but(cut)
+    cluster.arrive("l", *range(75, 79), watermark=80)  # the rows of walks that begin at ash, where q2 goes on
+    cluster.settle_but(cut)
+    assert state_of(cluster, "q2") == (QueryState.RUNNING, "")
+    check(cluster, "q2", asked["q2"])
+    assert len(cluster.results("q2")) > 10
+    cluster.settle()
+    assert BAD_STEP in state_of(cluster, "q2")[1]
+    finish(cluster, 80)
+    for query_id in ("q1", "q3", "q4"):
+        assert state_of(cluster, query_id) == (QueryState.COMPLETED, "")
+        check(cluster, query_id, asked[query_id])
+        assert cluster.results(query_id)
+    assert cluster.leftovers() == []
+
+
+def test_where_home_holds_the_copy_the_reason_of_a_failure_is_the_owners_own() -> None:
+    cluster = Cluster()
+    for query_id, asked in TWO.items():
+        issue(cluster, "ash", query_id, Algorithm.SP_S, asked)
+        cluster.settle()
+    feed(cluster, 0, 40)
+    cluster.say("ash", "bow", Carry("q2", "a", Span(0, 1), 7, 0, b""))
+    assert [type(message) for message in cluster.mail["bow", "ash"]] == [Failed, DropPortion]
+    cluster.settle()
+    state, reason = state_of(cluster, "q2")
+    assert state is QueryState.FAILED
+    assert BAD_STEP in reason
+    feed(cluster, 40, 80, seed=2)
+    finish(cluster, 80)
+    check(cluster, "q1", KEYS_OF_SOME)
+    assert cluster.leftovers() == []
+
+
+# A query that begins before its owner was prepared, in the retained past.
+
+
+def in_the_past(first: Asked, second: Asked, dropped: bool) -> Cluster:
+    """The second query begins where the first did, and goes on when that is over."""
+    cluster = Cluster(retain_ms=(1_000, 1_000))
+    issue(cluster, "cam", "q1", Algorithm.SP_S, first)
+    cluster.settle()
+    feed(cluster, 0, 100)
+    assert len(cluster.sent(OpenCopy)) == 2
+    issue(cluster, "cam", "q2", Algorithm.SP_S, second)
+    cluster.settle()
+    assert from_ts(cluster, "q2") == from_ts(cluster, "q1")
+    feed(cluster, 100, 130, seed=2)
+    if dropped:
+        cluster.give("cam", DropRequested("q1"))
+        cluster.settle()
+        assert state_of(cluster, "q2") == (QueryState.RUNNING, "")
+    feed(cluster, 130, 160, seed=3)
+    finish(cluster, 160)
+    for query_id, asked in (("q1", first), ("q2", second)):
+        if query_id == "q2" or not dropped:
+            assert state_of(cluster, query_id) == (QueryState.COMPLETED, "")
+            check(cluster, query_id, asked)
+            assert cluster.results(query_id)
+    assert cluster.blamed == []
+    assert cluster.leftovers() == []
+    return cluster
+
+
+@pytest.mark.parametrize("dropped", [True, False], ids=["the first is dropped", "both complete"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Asked(windows=LONG), Asked(windows=LONG)),
+        (Asked(windows=LONG), Asked(windows=LONG, selected="key")),
+        (Asked(windows=LONG, rest=1), Asked(windows=LONG, rest=1, selected="key")),
+    ],
+    ids=["the same", "fewer columns", "fewer columns behind a filter"],
+)
+def test_a_query_of_the_past_shares_a_full_copy_that_has_all_it_needs_since_its_first_tick(
+    first: Asked, second: Asked, dropped: bool
+) -> None:
+    cluster = in_the_past(first, second, dropped)
+    assert (len(cluster.sent(OpenCopy)), len(cluster.sent(LeaseCopy))) == (2, 2)
+
+
+@pytest.mark.parametrize("dropped", [True, False], ids=["the first is dropped", "both complete"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Asked(windows=LONG, selected="key"), Asked(windows=LONG)),
+        (Asked(windows=LONG, rest=1), Asked(windows=LONG)),
+        (Asked(windows=LONG, rest=1), Asked(windows=LONG, above=(2, 2))),
+        (Asked(windows=LONG, selected="key"), Asked(windows=LONG, rest=1, selected="key")),
+    ],
+    ids=["another column", "other tuples", "another filter", "a filter of which the column is missing"],
+)
+def test_a_query_of_the_past_opens_a_full_copy_of_its_own_if_what_is_there_has_not_all_it_needs(
+    first: Asked, second: Asked, dropped: bool
+) -> None:
+    cluster = in_the_past(first, second, dropped)
+    assert (len(cluster.sent(OpenCopy)), len(cluster.sent(LeaseCopy))) == (4, 0)
+
+
+def test_a_query_of_the_past_outlives_another_whose_tuples_and_columns_were_all_it_needs() -> None:
+    in_the_past(Asked(windows=LONG), Asked(windows=LONG, rest=1), dropped=True)
 
 
 def _above_two() -> RunningCopy:
@@ -744,7 +934,7 @@ def test_a_copy_whose_query_was_dropped_before_its_owner_heard_of_it_serves_anot
     cluster = Cluster()
     issue(cluster, "cam", "q1", algorithm, TIME_WINDOW)
     issue(cluster, "cam", "q2", algorithm, TIME_WINDOW)
-    _deliver_but(cluster, ("bow", "ash"))
+    cluster.settle_but(("bow", "ash"))
     said = [OpenCopy, LeaseCopy] + [SetPortion] * (algorithm.spec.copy is CopyKind.FULL)  # of ash's copy of r
     assert [type(message) for message in cluster.mail["bow", "ash"]] == said
     cluster.give("cam", DropRequested("q1"))
@@ -791,7 +981,7 @@ def test_a_copy_that_was_held_only_for_a_prepared_query_is_closed_when_that_is_d
     issue(cluster, "bow", "q2", algorithm, TIME_WINDOW)
     cluster.deliver("bow", "ash")
     cluster.give("cam", DropRequested("q1"))
-    _deliver_but(cluster, ("ash", "bow"))
+    cluster.settle_but(("ash", "bow"))
     assert not cluster.sites["bow"].runs["q2"].started
     cluster.give("bow", DropRequested("q2"))
     cluster.settle()
@@ -807,9 +997,9 @@ def test_a_query_that_leases_a_copy_just_before_its_last_user_goes_keeps_it(algo
     cluster.settle()
     feed(cluster, 0, 40)
     issue(cluster, "cam", "q2", algorithm, TIME_WINDOW)
-    _deliver_but(cluster, ("bow", "ash"))  # bow has leased for q2, and ash has not heard of it
+    cluster.settle_but(("bow", "ash"))  # bow has leased for q2, and ash has not heard of it
     cluster.give("cam", DropRequested("q1"))
-    _deliver_but(cluster, ("bow", "ash"))
+    cluster.settle_but(("bow", "ash"))
     cluster.settle()
     assert cluster.sent(CloseCopy) == []
     feed(cluster, 40, 100, seed=2)

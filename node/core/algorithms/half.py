@@ -114,7 +114,7 @@ class Half:
             placed,
             step.carry_keys,
             step.hop.alias,
-            self.condition(window.where(self.lease.reach)),
+            self.condition(window.where(self.lease)),
             tuple(step.answer_schema.names),
         )
         self._desk.ask(probe, self.wait_for(walk, Stage.ENGINE, f"{rows.num_rows} rows to be joined"))

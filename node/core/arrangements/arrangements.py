@@ -250,7 +250,9 @@ class Arrangements:
             raise PeerProtocolError(f"a fetch requires a mixed copy; got {message.copy} of {peer}")
         find = copy.find(message)
         fetch = copy.begin_fetch()
-        table = self.local.with_index(copy.spec.stream, copy.spec.keys, copy.users)
+        # Also those that are prepared and whose lease is under way: they may see what is older than it.
+        users = {lease.query_id for lease in copy.leases}
+        table = self.local.with_index(copy.spec.stream, copy.spec.keys, users)
         if find is None or table is None:
             # None of its queries is here any more, and those who come later see only what is newer.
             self._answer_fetch(copy, fetch, None)
@@ -277,7 +279,7 @@ class Arrangements:
         fed = Fed()
         copy = self._held_from(peer, message)
         if isinstance(copy, FullHolder):
-            fed.lost = dict.fromkeys(copy.uncovered(message.frontier), _lost(peer))
+            fed.lost = dict.fromkeys(copy.on_batch(message), _lost(peer))
             fed.batches.append((copy.table, copy.on_sync(message)))
         elif isinstance(copy, ReducedHolder | KeysHolder | MixedHolder):
             copy.on_sync(message)
@@ -392,9 +394,8 @@ class Arrangements:
         ]
 
     def running_copies(self) -> tuple[RunningCopy, ...]:
-        """The copies of which a half is here."""
-        specs = [copy.spec for copy in self.held.all] + self.owned.specs
-        return tuple(dict.fromkeys(specs))
+        """The copies that others hold of streams of this site."""
+        return tuple(dict.fromkeys(self.owned.specs))
 
     @property
     def waiting(self) -> list[Waiting]:
@@ -408,7 +409,7 @@ class Arrangements:
 
 
 def _lost(peer: str) -> str:
-    return f"site {peer} sends nothing for it any more"
+    return f"site {peer} has ended it"
 
 
 def _copy_table(copy: ReducedHolder | MixedHolder) -> TableStatus:

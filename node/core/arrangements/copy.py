@@ -15,7 +15,6 @@ import pyarrow as pa
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.ordinals import Ordinals
 from node.core.arrangements.progress import Progress
-from node.core.arrangements.reach import Reach
 from node.core.engine import TS
 from node.core.errors import PeerProtocolError
 from node.core.hashing import I64
@@ -84,9 +83,9 @@ class HeldCopy:
     def settle(self) -> None:
         """Forget what nobody can ask for any more."""
 
-    def where(self, reach: Reach) -> Expr | None:
+    def where(self, lease: Lease) -> Expr | None:
         """What a query has to ask of a tuple that it finds here, so that only what passes its filter counts."""
-        return reach.where_behind(self.spec.filter)
+        return lease.reach.where_behind(self.spec.filter)
 
     def close(self) -> None:
         """Nobody leases it any more."""

@@ -23,7 +23,7 @@ from node.core.status import CopyStatus
 from node.core.work import Work
 from planner.algorithms import CopyKind
 from planner.copies import CopyAxis, RunningCopy, can_serve, looseness, serves, weight
-from planner.model import StreamInfo, columns_of
+from planner.model import StreamInfo, names_in
 
 #: A wide copy may weigh so many times what the own ones do that are there: it serves queries to come.
 _WIDE_MAX = 4
@@ -123,7 +123,7 @@ class HeldCopies:
             return needed
         names = needed.columns
         if needed.kind.spec.tuples:
-            wide = {name for spec in (needed, *beside) for name in (*spec.columns, *_filtered_by(spec))}
+            wide = {name for spec in (needed, *beside) for name in (*spec.columns, *names_in(spec.filter))}
             names = tuple(name for name in wanted.stream.schema.names if name in wide)
         found = replace(needed, columns=names, filter=None)
         own = sum(weight(spec, wanted.stream.schema) for spec in (needed, *beside))
@@ -150,13 +150,13 @@ class HeldCopies:
 
 def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int) -> bool:
     """Whether a copy that serves a query has all that it needs; batches up to ``prepared`` were not given to it."""
-    if wanted.prepared_at > wanted.tick:
-        # Keys die when their owner says so, it may have let go of what it knew of shipped tuples, and a full copy had
-        # nothing for the query. Nothing of that hurts the query since it was prepared there.
-        return False
     if isinstance(copy, FullHolder):
         in_time = not wanted.starts_walks or prepared <= wanted.tick
-        return in_time and copy.table.reaches_back_to(lease.first_ts, lease.reach)
+        return in_time and copy.serves_from(lease, wanted.prepared_at)
+    if wanted.prepared_at > wanted.tick:
+        # Keys die when their owner says so, and it may have let go of what it knew of shipped tuples. Nothing of that
+        # hurts the query since it was prepared there.
+        return False
     return copy.reaches_back_to(lease.first_ts) if isinstance(copy, ReducedHolder) else copy.opened <= wanted.tick
 
 
@@ -168,7 +168,3 @@ def _is_alike(one: RunningCopy, other: RunningCopy) -> bool:
         other.axis,
         other.owner,
     )
-
-
-def _filtered_by(spec: RunningCopy) -> set[str]:
-    return set() if spec.filter is None else {column.column for column in columns_of(spec.filter)}

@@ -18,7 +18,7 @@ from node.core.arrangements.keys import KeysOwner
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.mixed import MixedOwner
 from node.core.arrangements.reduced import ReducedOwner
-from node.core.errors import PeerProtocolError
+from node.core.errors import PeerProtocolError, invariant
 from node.core.evaluate import evaluate
 from node.core.limits import Limits
 from node.core.messages import CopyMessage, OpenCopy, payload_bytes
@@ -124,8 +124,7 @@ class OwnedCopies:
             if other is not copy and claim.lease in other.leases:
                 other.leases.remove(claim.lease)
                 self._let_go(other, {claim.user})
-        if claim.lease not in copy.leases:
-            copy.leases.append(claim.lease)
+        invariant(claim.lease in copy.leases, "owning: a copy holds every claim that it may be for")
         return True
 
     def release(self, query_id: str) -> None:
@@ -221,11 +220,12 @@ class OwnedCopies:
         """The next batch for one copy."""
         part = sealed.after(copy.frontier, copy.progress.tau)
         if isinstance(copy, FullOwner):
-            for user, portion in copy.needed.items():
+            for portion in copy.portions.all.values():
                 if reason := self._fault(copy, portion.filter, part):
                     # Others do not need what passes it.
-                    self._failed[user[0]] = reason
-                    self._let_go(copy, {user})
+                    users = {user for user, needed in copy.needed.items() if needed.filter == portion.filter}
+                    self._failed |= {query_id: reason for query_id, _ in users}
+                    self._let_go(copy, users)
         elif reason := self._fault(copy, copy.spec.filter, part):
             self._break(copy, reason)
             copy.progress.seal(part.span.first, part.span.end)

@@ -8,8 +8,8 @@ the filters, and of each tuple the columns of the portions whose filters it pass
     for each set of portions: of the tuples that pass at least one of them, the columns that just these portions have
 
 A tuple does not travel with the columns of its filters: a number, ``PASSES``, has the bit of each portion that it is
-in. Bits of portions that ended are given to new ones: queries see only tuples that are
-newer than their own portion. What a tuple was not sent of is null, and nobody who may look needs it.
+in. Bits of portions that ended are given to new ones: queries see only tuples that are newer than their own portion.
+What was not sent of a tuple is null, and nobody who may look needs it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from node.core.engine import TS
 from node.core.errors import PeerProtocolError
 from node.core.hashing import I64
 from node.core.payload import spread, take_batch
-from node.core.rows import RowsReader, empty_batch, encode_rows
+from node.core.rows import RowsReader, empty_batch, encode_rows, fits
 from node.core.view import SealedRows
-from planner.model import Call, ColumnRef, Expr, Literal, columns_of
+from planner.model import Call, ColumnRef, Expr, Literal, names_in
 
 #: Of a tuple in a full copy: the portions that it is in, a bit for each.
 PASSES = "__passes"
-#: As many as a number that is not negative has bits. Number 0 is that of the portion without a filter.
+#: Twice the highest bit must be a number of 64 bits with a sign (``is_in``). Number 0 is the portion without a filter.
 PORTIONS_MAX = 62
 
 
@@ -48,8 +48,20 @@ class Arrived:
 
     ts: I64
     rows: pa.RecordBatch
-    #: For each filter the places of the tuples that pass.
-    passing: Mapping[Expr, I64]
+    passes: Passes
+
+
+class Passes:
+    """Which tuples of a batch are in which portions."""
+
+    def __init__(self, bits: I64, numbers: Mapping[Expr | None, int]) -> None:
+        self._bits = bits
+        self._numbers = numbers
+
+    def places(self, condition: Expr) -> I64 | None:
+        """The places of the tuples that pass a filter; None if it has no portion."""
+        number = self._numbers.get(condition)
+        return None if number is None else np.flatnonzero(self._bits & (1 << number))
 
 
 class Portions:
@@ -59,6 +71,7 @@ class Portions:
         """``schema`` is the stream's."""
         self._schema = schema
         self._portions: dict[int, Portion] = {}
+        self._numbers: dict[Expr | None, int] = {}
         #: Of each portion the tuples that passed, and those that might have, since it is there.
         self._passed: dict[int, tuple[int, int]] = {}
         #: The columns by the portions that have them, as bits.
@@ -68,7 +81,7 @@ class Portions:
     def all(self) -> dict[int, Portion]:
         return dict(self._portions)
 
-    def set(self, number: int, portion: Portion) -> None:
+    def put(self, number: int, portion: Portion) -> None:
         """A portion is new, or has other columns than before."""
         self._portions[number] = portion
         self._passed.setdefault(number, (0, 0))
@@ -79,24 +92,18 @@ class Portions:
         del self._portions[number], self._passed[number]
         self._regroup()
 
-    def number_of(self, condition: Expr) -> int | None:
+    def number_of(self, condition: Expr | None) -> int | None:
         """The portion of a filter, if there is one."""
-        return next((number for number, each in self._portions.items() if each.filter == condition), None)
+        return self._numbers.get(condition)
 
     def share_of(self, number: int) -> float | None:
         """The share of the stream's tuples that are in a portion; None if there were none yet."""
         passed, seen = self._passed[number]
         return passed / seen if seen else None
 
-    def has(self, needed: Portion) -> bool:
-        """Whether all of this is in a batch that travels now."""
-        for each in self._portions.values():
-            if each.filter == needed.filter and set(needed.columns) <= set(each.columns):
-                return True
-        return 0 in self._portions and {*needed.columns, *_read_by(needed.filter)} <= set(self._portions[0].columns)
-
     def _regroup(self) -> None:
         self._portions = dict(sorted(self._portions.items()))
+        self._numbers = {each.filter: number for number, each in self._portions.items()}
         grouped: dict[int, list[str]] = {}
         for name in self._schema.names:
             bits = sum(1 << number for number, each in self._portions.items() if name in each.columns)
@@ -131,7 +138,8 @@ class Portions:
         Raises PeerProtocolError if the bytes are not that.
         """
         if not data:
-            return Arrived(np.empty(0, np.int64), self._rows({}, 0), {})
+            nothing = np.empty(0, np.int64)
+            return Arrived(nothing, self._rows({}, 0), Passes(nothing, self._numbers))
         reader = RowsReader(data)
         head = reader.read(self._head_schema)
         passes = self._checked_passes(head)
@@ -146,12 +154,7 @@ class Portions:
             for name, column in zip(names, rows.columns, strict=True):
                 columns[name] = column if wanted == len(passes) else spread(column, mask)
         reader.check_empty()
-        passing = {
-            each.filter: np.flatnonzero(passes & (1 << number))
-            for number, each in self._portions.items()
-            if each.filter is not None
-        }
-        return Arrived(head.column(TS).to_numpy(), self._rows(columns, head.num_rows), passing)
+        return Arrived(head.column(TS).to_numpy(), self._rows(columns, head.num_rows), Passes(passes, self._numbers))
 
     @property
     def _head_schema(self) -> pa.Schema:
@@ -162,6 +165,9 @@ class Portions:
     def _checked_passes(self, head: pa.RecordBatch) -> I64:
         if any(column.null_count for column in head.columns):
             raise PeerProtocolError("a batch of a full copy requires times, and what passes, of every tuple; got nulls")
+        columns = sum(len(names) for _, names in self._grouped)
+        if not fits(head.num_rows, head.num_columns + columns):
+            raise PeerProtocolError(f"a batch of a full copy requires fewer values; got {head.num_rows} tuples")
         known = sum(1 << number for number in self._portions)
         if head.num_columns == 1:
             return np.full(head.num_rows, known, np.int64)
@@ -175,6 +181,29 @@ class Portions:
         names = table_schema(self._schema).names
         nothing = pa.nulls(count)
         return pa.RecordBatch.from_arrays([columns.get(name, nothing) for name in names], names=names)
+
+
+class Coverage:
+    """Since which tick each column of each portion has come to the holder, without a gap."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, tuple[int, dict[str, int]]] = {}
+
+    def put(self, number: int, columns: Sequence[str], tick: int) -> None:
+        """From this tick on a portion has these columns."""
+        begun, before = self._since.get(number, (tick, {}))
+        self._since[number] = begun, {name: before.get(name, tick) for name in columns}
+
+    def drop(self, number: int) -> None:
+        """A portion has ended."""
+        self._since.pop(number, None)
+
+    def since(self, number: int, columns: Sequence[str]) -> int | None:
+        """From which tick on a portion has had these columns; None if it has not."""
+        if number not in self._since:
+            return None
+        begun, known = self._since[number]
+        return max((known[name] for name in columns), default=begun) if known.keys() >= {*columns} else None
 
 
 def table_schema(stream: pa.Schema) -> pa.Schema:
@@ -207,12 +236,8 @@ def portions_of(needed: Sequence[Portion], numbers: Mapping[Expr | None, int], s
     for each in needed:
         number = numbers[each.filter]
         filters[number] = each.filter if number else None
-        columns.setdefault(number, set()).update(each.columns, () if number else _read_by(each.filter))
+        columns.setdefault(number, set()).update(each.columns, () if number else names_in(each.filter))
     return {
         number: Portion(filters[number], tuple(name for name in schema.names if name in columns[number]))
         for number in sorted(columns)
     }
-
-
-def _read_by(condition: Expr | None) -> list[str]:
-    return [] if condition is None else [column.column for column in columns_of(condition)]

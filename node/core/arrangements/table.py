@@ -223,9 +223,9 @@ class RowTable:
             return True
         return int(self._back(lease.reach, high)[0]) < self.kept_from
 
-    def where(self, reach: Reach) -> Expr | None:
+    def where(self, lease: Lease) -> Expr | None:
         """What a query has to ask of a row that it finds here, so that only what passes its filter counts."""
-        return reach.where_behind(self.filter)
+        return lease.reach.where_behind(self.filter)
 
     def times_of(self, numbers: I64) -> I64:
         """Event times of rows that were found."""

@@ -280,7 +280,7 @@ class Participant:
 
     def tell_endings(self) -> None:
         """Walks that ended without rows: the sinks of their queries learn of them beside other messages."""
-        # The second time those ride that have just got company.
+        # Once for those that are due, once more for others that can ride with these.
         for _ in range(2):
             waiting = [run for run in self.runs.values() if run.has_endings]
             if not waiting:
@@ -345,8 +345,9 @@ class Participant:
         """This site cannot go on with the query: it forgets it and tells its home, which ends it everywhere."""
         run = self.runs.get(query_id)
         if run is not None:
-            self.close(query_id)
+            # Before what follows from closing it: whoever hears of that shall know why.
             self._outbox.send(run.plan.sink, Failed(query_id, reason))
+            self.close(query_id)
         else:
             self._issuer.end(query_id, QueryState.FAILED, reason)
 

@@ -28,6 +28,6 @@ MUTANTS = (
     # -- implication
     bug("either part of an AND is enough", "_Comparison._implies", value("all()", "any(_0)", at=0)),
     bug("NaN is ordered", "_ordered", returned("value is not None")),
-    bug("0.0 is -0.0", "implication.same", value("repr()", "_0 + 0.0 if isinstance(_0, float) else _0", at=0)),
+    bug("0.0 is -0.0", "Literal.__post_init__", value("repr()", "repr(_0 + 0.0 if isinstance(_0, float) else _0)")),
     # -- the join graph
 )

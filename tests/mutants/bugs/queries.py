@@ -80,7 +80,7 @@ MUTANTS = (
         "Issuer.store",
         then("do", "self._stored(home, RowsStored(query_id, walk.head, walk.span))", at=1),
     ),
-    bug("done is told only beside others", "Issuer.tell_done", without("due", at=1)),
+    bug("done is told only beside others", "Issuer._due_sites", begin("return set()")),
     # -- the sink
     bug(
         "done is the newest, not the contiguous",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.edits import argument, assigned, condition, drop, swap, value
+from tests.mutants.edits import argument, assigned, condition, drop, returned, swap, value
 from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
@@ -42,7 +42,7 @@ MUTANTS = (
         "sm_s1.Destination.on_message",
         argument("seek", 1, "self.table"),
     ),
-    bug("tuples are filtered by no one", "Half.condition", assigned("where", "None")),
+    bug("tuples are filtered by no one", "Reach.where_behind", returned("None")),
     # -- gates
     bug("probe without waiting", "FrontierGate.enter", condition("is_early", "True")),
     bug("probe one time unit early", "Look.is_early", swap(">=", ">")),

@@ -94,10 +94,11 @@ class Step:
         self.table.lease(self.lease)
         self.owner: OwnedCopy | None = None
         self.copy: FullHolder | ReducedHolder | KeysHolder | MixedHolder | None = None
+        self.copy_lease = self.lease
         need = shape.need_of(self.step)
         if need is not None:
             self._open(copy_of(query, need.kind, "b", need.keys, "ash"))
-        self.source: Half = source_half(HalfSite(self.ash, self._at_ash(), self._copy_lease()), self.step)
+        self.source: Half = source_half(HalfSite(self.ash, self._at_ash(), self.copy_lease), self.step)
         self.destination = destination_half(HalfSite(self.bow, self.table, self.lease), self.step)
         self.tuples: list[Tuple] = []
 
@@ -119,10 +120,8 @@ class Step:
                 self.owner = MixedOwner("ash", 1, spec, SCHEMA, TAU, 0)
                 self.copy = MixedHolder(work, 1, spec, SCHEMA, TAU, 0)
         self.owner.leases.append(self.lease)  # type: ignore[union-attr]
-        self.copy.lease(self._copy_lease())  # type: ignore[union-attr]
-
-    def _copy_lease(self) -> Any:
-        return self.lease if self.copy is None else lease("q1", self.lease.reach, first_tick=0, done=0)
+        self.copy_lease = lease("q1", self.lease.reach, first_tick=0, done=0, columns=spec.columns)
+        self.copy.lease(self.copy_lease)  # type: ignore[union-attr]
 
     def _at_ash(self) -> Joinable | KeysHolder | None:
         return self.copy.table if isinstance(self.copy, FullHolder) else self.copy
@@ -148,6 +147,8 @@ class Step:
     def sync(self, *syncs: Sync) -> None:
         for message in syncs:
             assert self.copy is not None
+            if isinstance(self.copy, FullHolder):
+                assert self.copy.on_batch(message) == []
             self.copy.on_sync(message)
             self._opened(self.source, self.copy.progress.release())
 

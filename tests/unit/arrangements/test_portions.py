@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from node.core.arrangements import portions as module
 from node.core.arrangements.full import FullHolder, FullOwner
+from node.core.arrangements.lease import Lease
 from node.core.arrangements.portions import (
     PASSES,
     PORTIONS_MAX,
     Arrived,
+    Coverage,
     Portion,
     Portions,
     is_in,
@@ -29,8 +31,9 @@ from node.core.engine import TS
 from node.core.errors import PeerProtocolError
 from node.core.evaluate import holds
 from node.core.messages import DropPortion, SetPortion, Sync
-from node.core.rows import encode_rows
+from node.core.rows import ROWS_MAX, VALUES_MAX, encode_rows
 from node.core.ticks import TICK_MIN, Span
+from node.core.varint import encode_varint
 from node.core.view import SealedRows
 from planner.algorithms import CopyKind
 from planner.copies import CopyAxis, RunningCopy
@@ -115,7 +118,7 @@ def passing(sealed: SealedRows, condition: Expr | None) -> list[bool]:
 def of(*portions: tuple[int, Expr | None, tuple[str, ...]]) -> Portions:
     found = Portions(SCHEMA)
     for number, condition, columns in portions:
-        found.set(number, Portion(condition, columns))
+        found.put(number, Portion(condition, columns))
     return found
 
 
@@ -123,7 +126,7 @@ def change(portions: Portions, now: dict[int, Portion]) -> None:
     for number in portions.all.keys() - now.keys():
         portions.drop(number)
     for number, portion in now.items():
-        portions.set(number, portion)
+        portions.put(number, portion)
 
 
 # -- what is sent is what is needed -----------------------------------------------------------
@@ -172,22 +175,31 @@ def check_portions(sealed: SealedRows, first_ts: int, portions: dict[int, Portio
             for number, each in portions.items()
             if each.filter is not None
         }
-        assert {condition: places.tolist() for condition, places in came.passing.items()} == wanted
+        assert {condition: places_of(came, condition) for condition in wanted} == wanted
+    unknown = [condition for condition in FILTERS if condition not in {each.filter for each in portions.values()}]
+    assert [came.passes.places(condition) for condition in unknown] == [None] * len(unknown)
+
+
+def places_of(came: Arrived, condition: Expr) -> list[int]:
+    found = came.passes.places(condition)
+    assert found is not None
+    return list(found.tolist())
 
 
 def check_need(sealed: SealedRows, first_ts: int, need: Portion, number: int, came: Arrived) -> None:
     """A query that looks at what came, as it may look, finds its tuples."""
     whole = sealed.rows.select(list(need.columns)).to_pylist()
     late, passed = sealed.ts >= first_ts, passing(sealed, need.filter)
-    rows = SealedRows(STREAM, sealed.span, came.rows, came.ts, 0, 0, None, came.passing)
+    rows = SealedRows(STREAM, sealed.span, came.rows, came.ts, 0, 0, None, came.passes)
     found, times = rows.select(need.filter, TICK_MIN, need.columns)
     assert found.to_pylist() == [row for place, row in enumerate(whole) if late[place] and passed[place]]
     assert times.tolist() == [ts for place, ts in enumerate(sealed.ts.tolist()) if late[place] and passed[place]]
     if number and came.rows.num_rows:
+        assert need.filter is not None
         marked = holds(
             is_in(STREAM, number), came.rows.rename_columns([f"{STREAM}.{name}" for name in [*NAMES, PASSES]])
         )
-        assert np.flatnonzero(marked).tolist() == came.passing[need.filter].tolist()  # type: ignore[index]
+        assert np.flatnonzero(marked).tolist() == places_of(came, need.filter)
 
 
 def test_a_batch_in_which_nothing_passes_is_no_bytes() -> None:
@@ -195,7 +207,8 @@ def test_a_batch_in_which_nothing_passes_is_no_bytes() -> None:
     assert portions.encode(sealed, 0) == (b"", 0)
     assert Portions(SCHEMA).encode(sealed, 0) == (b"", 0), "nor if nobody needs anything"
     came = portions.decode(b"")
-    assert (came.ts.tolist(), came.rows.num_rows, dict(came.passing)) == ([], 0, {})
+    assert (came.ts.tolist(), came.rows.num_rows) == ([], 0)
+    assert [places_of(came, each.filter) for each in portions.all.values() if each.filter is not None] == [[], []]
     assert came.rows.schema.names == table_schema(SCHEMA).names
 
 
@@ -309,19 +322,33 @@ def test_the_last_number_travels_like_every_other() -> None:
     assert came.rows.column(PASSES).to_pylist() == [1 + (1 << 61), 1]
 
 
-def test_what_is_in_a_batch_now() -> None:
-    portions = of((0, None, ("ts", "key")), (1, odd(STREAM), ("key", "name")))
-    assert portions.has(Portion(odd(STREAM), ("name",)))
-    assert portions.has(Portion(None, ("ts",)))
-    assert portions.has(Portion(below(3, STREAM), ("ts",))), "all tuples are there, and what the filter reads"
-    assert portions.has(Portion(odd(STREAM), ("ts", "key")))
-    assert not portions.has(Portion(odd(STREAM), ("price",)))
-    assert not portions.has(Portion(None, ("name",)))
-    assert not portions.has(Portion(below(3, STREAM), ("name",)))
-    assert not portions.has(Portion(compared("name", "=", "x", pa.string()), ("ts",))), "nobody could filter"
-    portions.drop(0)
-    assert not portions.has(Portion(below(3, STREAM), ("key",)))
-    assert not portions.has(Portion(None, ()))
+# -- since when a portion has what -------------------------------------------------------------
+
+
+def test_a_portion_has_columns_since_the_last_of_them_came() -> None:
+    coverage = Coverage()
+    coverage.put(1, ("key",), 3)
+    coverage.put(1, ("key", "n"), 5)
+    coverage.put(0, ("n",), 7)
+    assert [coverage.since(1, names) for names in (("key",), ("n",), ("n", "key"), ("n", "n"))] == [3, 5, 5, 5]
+    assert coverage.since(1, ()) == 3, "its tuples are there since it is"
+    assert coverage.since(0, ("n",)) == 7
+    assert coverage.since(1, ("ts",)) is coverage.since(1, ("key", "ts")) is None
+    assert coverage.since(2, ()) is None
+
+
+def test_what_was_not_sent_for_some_time_is_there_since_it_came_again() -> None:
+    coverage = Coverage()
+    coverage.put(1, ("key", "n"), 3)
+    coverage.put(1, ("key",), 5)
+    assert coverage.since(1, ("n",)) is None
+    coverage.put(1, ("key", "n"), 6)
+    assert [coverage.since(1, names) for names in (("key",), ("n",), ())] == [3, 6, 3], "there is a gap in n alone"
+    coverage.drop(1)
+    assert coverage.since(1, ("key",)) is coverage.since(1, ()) is None
+    coverage.put(1, ("key",), 8)
+    assert [coverage.since(1, names) for names in (("key",), ("n",), ())] == [8, None, 8]
+    coverage.drop(9)
 
 
 # -- how much of the stream a portion is ------------------------------------------------------
@@ -332,15 +359,15 @@ def test_a_portion_counts_what_passed_since_it_is_there() -> None:
     assert (portions.share_of(0), portions.share_of(1)) == (None, None)
     portions.encode(batch(0, [row(key=1), row(key=2), row(key=4), row(key=None)]), 0)
     assert (portions.share_of(0), portions.share_of(1)) == (1.0, 0.25)
-    portions.set(2, Portion(below(9, STREAM), ("key",)))
-    portions.set(1, Portion(odd(STREAM), ("key", "name")))
+    portions.put(2, Portion(below(9, STREAM), ("key",)))
+    portions.put(1, Portion(odd(STREAM), ("key", "name")))
     assert portions.share_of(2) is None
     portions.encode(batch(1, []), 0)
     portions.encode(batch(2, [row(key=1), row(key=3), row(key=9), row(key=2)]), 0)
     assert portions.share_of(1) == 0.5, "other columns make it no other portion"
     assert portions.share_of(2) == 0.75
     portions.drop(1)
-    portions.set(1, Portion(below(0, STREAM), ("key",)))
+    portions.put(1, Portion(below(0, STREAM), ("key",)))
     assert portions.share_of(1) is None, "another filter that has its number"
     portions.encode(batch(3, [row(key=1)]), 0)
     assert portions.share_of(1) == 0.0
@@ -424,6 +451,28 @@ def test_a_batch_of_other_portions_than_were_agreed_is_refused() -> None:
     for portions in (of(), of(ODD_AND_ALL[0]), of(ODD_AND_ALL[1])):
         with pytest.raises(PeerProtocolError):
             portions.decode(honest)
+
+
+def test_a_batch_that_claims_too_many_values_is_refused_by_its_size_before_anything_is_made_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    #  A column of one value costs the same however many tuples there are, and so each column of each portion may.
+    def of_one_column_each(names: Sequence[str]) -> Portions:
+        return of(*((number, FILTERS[number - 1], (name,)) for number, name in enumerate(names, start=1)))
+
+    count, few = encode_varint(ROWS_MAX), head([0, 0], [2, 2])
+    claimed = count + few[len(encode_varint(2)) :]
+    assert (ROWS_MAX, len(claimed)) == (2**24, 10)
+    most = VALUES_MAX // ROWS_MAX - 2  # beside the times, and what passes
+    with pytest.raises(PeerProtocolError, match="require"):
+        of_one_column_each(NAMES[:most]).decode(claimed)  # no column comes
+    made: list[str] = []
+    monkeypatch.setattr(module, "spread", lambda *_: made.append("spread"))
+    monkeypatch.setattr(Portions, "_rows", lambda *_: made.append("rows"))
+    for names in (NAMES[: most + 1], NAMES):
+        with pytest.raises(PeerProtocolError, match="requires fewer values; got 16777216 tuples"):
+            of_one_column_each(names).decode(claimed + column("ts", *[0] * 2))
+    assert made == []
 
 
 @given(TUPLES, st.integers(0, 400), st.integers(0, 255), st.booleans())
@@ -541,6 +590,9 @@ def test_a_sync_has_the_portions_that_were_told_before_it_and_counts_its_tuples(
         SetPortion(1, 0, spec(odd(STREAM), "key")),
         SetPortion(1, 1, spec(None, "key")),
         SetPortion(1, PORTIONS_MAX, spec(odd(STREAM), "key")),
+        SetPortion(1, -1, spec(odd(STREAM), "key")),
+        SetPortion(1, 2, spec(odd(STREAM), "key")),
+        SetPortion(1, 1, spec(below(3, STREAM), "n")),
         SetPortion(1, 1, spec(odd(STREAM), "key", "zip")),
         SetPortion(1, 1, spec(odd(STREAM), "key", PASSES)),
         SetPortion(1, 1, replace(spec(odd(STREAM), "key"), stream="l")),
@@ -556,6 +608,9 @@ def test_a_sync_has_the_portions_that_were_told_before_it_and_counts_its_tuples(
         "a filter where all pass",
         "no filter where some pass",
         "a number too large",
+        "a number too small",
+        "another filter under its number",
+        "another number for its filter",
         "a column that the stream has not",
         "what passes as a column",
         "of another stream",
@@ -569,10 +624,13 @@ def test_a_sync_has_the_portions_that_were_told_before_it_and_counts_its_tuples(
 def test_a_wrong_portion_is_refused_and_changes_nothing(message: SetPortion | DropPortion) -> None:
     holder = new_holder()
     holder.on_portion(SetPortion(1, 2, spec(below(3, STREAM), "n")))
-    was = holder.table.portions.all
-    with pytest.raises(PeerProtocolError, match=r"copy/1 requires a portion (that it has|of its stream)"):
+    was = holder.portions.all
+    text = (
+        r"copy/1 requires (a portion (that it has|of its stream)|portions below 62, 0 for|one number for each filter)"
+    )
+    with pytest.raises(PeerProtocolError, match=text):
         holder.on_portion(message)
-    assert holder.table.portions.all == was == {2: Portion(below(3, STREAM), ("n",))}
+    assert holder.portions.all == was == {2: Portion(below(3, STREAM), ("n",))}
 
 
 def test_all_portions_of_a_count_window_have_its_filter() -> None:
@@ -582,26 +640,55 @@ def test_all_portions_of_a_count_window_have_its_filter() -> None:
     for number, other in ((0, None), (2, below(3, STREAM))):
         with pytest.raises(PeerProtocolError, match="a portion of its stream"):
             holder.on_portion(SetPortion(1, number, spec(other, "n", axis=CopyAxis.ROWS)))
-    assert list(holder.table.portions.all) == [1]
+    assert list(holder.portions.all) == [1]
+
+
+def leased(
+    holder: FullHolder, query_id: str, where: Expr | None, first_tick: int | None, *columns: str, alias: str = "b"
+) -> Lease:
+    """A query at a holder that has found its copy to be right."""
+    made = lease(query_id, reach(30, where=where, alias=alias), first_tick=first_tick, columns=columns)
+    holder.lease(made)
+    return made
+
+
+def nothing_until(tick: int) -> Sync:
+    """A batch without tuples that ends at a tick."""
+    return Sync(1, tick, 0, 0, b"", b"", b"", b"")
+
+
+def hear(holder: FullHolder, tick: int) -> list[str]:
+    """A batch comes that ends at a tick; who is missing something of it."""
+    missing = holder.on_batch(nothing_until(tick))
+    holder.on_sync(nothing_until(tick))
+    return missing
 
 
 def test_a_query_asks_the_bit_of_its_portion_and_its_filter_only_where_it_has_none() -> None:
     holder = new_holder()
-    mine, other = reach(30, where=odd()), reach(30, where=below(3))
+    mine, called_c = leased(holder, "q1", odd(), 0, "n"), leased(holder, "q2", odd("c"), 0, "n", alias="c")
+    other, every = leased(holder, "q3", below(3), 0, "n"), leased(holder, "q4", None, 0, "n")
     holder.on_portion(SetPortion(1, 4, spec(odd(STREAM), "n")))
     holder.on_portion(SetPortion(1, 0, spec(None, "key", "n")))
+    assert [holder.portion_of(each) for each in (mine, called_c, other, every)] == [None] * 4
+    assert hear(holder, 1) == []
+    assert [holder.portion_of(each) for each in (mine, called_c, other, every)] == [4, 4, 0, 0]
     table = holder.table
     assert table.where(mine) == is_in("b", 4)
     assert table.where(mine) is table.where(mine), "an engine knows the question again by the object"
-    assert table.where(reach(30, where=odd("c"), alias="c")) == is_in("c", 4)
+    assert table.where(called_c) == is_in("c", 4)
     assert table.where(other) == below(3)
-    assert table.where(reach(30)) is None
+    assert table.where(every) is None
     counted = new_holder(spec(odd(STREAM), "n", axis=CopyAxis.ROWS))
+    by_count = lease("q1", reach(count=3, where=odd()), columns=("n",))
+    counted.lease(by_count)
     counted.on_portion(SetPortion(1, 1, spec(odd(STREAM), "n", axis=CopyAxis.ROWS)))
-    assert counted.table.where(reach(count=3, where=odd())) is None
+    assert hear(counted, 1) == []
+    assert counted.portion_of(by_count) == 1
+    assert counted.table.where(by_count) is None
 
 
-def test_queries_of_which_something_is_missing_are_named() -> None:
+def test_queries_that_begin_with_a_batch_and_of_which_something_is_missing_are_named() -> None:
     holder = new_holder()
     for query_id, where, first_tick, columns in (
         ("odd", odd(), 3, ("n",)),
@@ -611,24 +698,103 @@ def test_queries_of_which_something_is_missing_are_named() -> None:
         ("all", None, 0, ("n",)),
         ("not begun", odd(), None, ("n",)),
     ):
-        holder.lease(lease(query_id, reach(30, where=where), first_tick=first_tick, columns=columns))
+        leased(holder, query_id, where, first_tick, *columns)
     tell = holder.on_portion
-    assert holder.uncovered(0) == []
-    assert holder.uncovered(3) == ["below", "all"], "the others see nothing of a batch that ends before they begin"
-    assert holder.uncovered(4) == ["odd", "below", "all"], "each once"
-    assert holder.uncovered(6) == ["odd", "odd later", "below", "all"]
-    tell(SetPortion(1, 1, spec(odd(STREAM), "n")))
-    assert holder.uncovered(6) == ["odd", "below", "all"], "a column is missing"
-    tell(SetPortion(1, 1, spec(odd(STREAM), "ts", "n")))
-    assert holder.uncovered(6) == ["below", "all"]
-    tell(SetPortion(1, 2, spec(below(3, STREAM), "n")))
-    assert holder.uncovered(6) == ["below", "all"]
-    tell(SetPortion(1, 0, spec(None, "n")))
-    assert holder.uncovered(6) == ["below"]
-    tell(SetPortion(1, 0, spec(None, "key", "n")))
-    assert holder.uncovered(6) == []
-    tell(DropPortion(1, 1))
-    assert holder.uncovered(6) == ["odd"], "all of what is odd is there, but not its time"
+
+    def missing(end: int) -> list[str]:
+        """In a batch that ends at a tick; nobody is named twice to whoever ends them."""
+        found = holder.on_batch(nothing_until(end))
+        return list(dict.fromkeys(found))
+
+    assert missing(0) == []
+    assert missing(3) == ["below", "all"], "the others see nothing of a batch that ends before they begin"
+    assert missing(4) == ["odd", "below", "all"]
+    assert missing(6) == ["odd", "odd later", "below", "all"]
+    assert tell(SetPortion(1, 1, spec(odd(STREAM), "n"))) == []
+    assert missing(6) == ["odd", "below", "all"], "a column is missing"
+    assert tell(SetPortion(1, 1, spec(odd(STREAM), "ts", "n"))) == []
+    assert missing(6) == ["below", "all"]
+    assert tell(SetPortion(1, 2, spec(below(3, STREAM), "n"))) == []
+    assert missing(6) == ["below", "all"]
+    assert tell(SetPortion(1, 0, spec(None, "n"))) == []
+    assert missing(6) == ["below"]
+    assert tell(SetPortion(1, 0, spec(None, "key", "n"))) == []
+    assert missing(6) == ["below"], "what others need may end with them, so its own portion has to have it"
+    assert tell(SetPortion(1, 2, spec(below(3, STREAM), "key", "n"))) == []
+    assert missing(6) == []
+    assert hear(holder, 6) == []
+
+
+def test_what_comes_after_a_query_has_begun_comes_too_late_for_it() -> None:
+    holder = new_holder()
+    holder.on_portion(SetPortion(1, 1, spec(odd(STREAM), "key")))
+    assert hear(holder, 4) == []
+    leased(holder, "begins at 3", odd(), 3, "key", "n")
+    leased(holder, "begins at 4", odd(), 4, "key", "n")
+    holder.on_portion(SetPortion(1, 1, spec(odd(STREAM), "key", "n")))
+    holder.on_portion(SetPortion(1, 0, spec(None, "key", "n")))
+    assert holder.on_batch(nothing_until(5)) == ["begins at 3"], "n is there since tick 4, of all tuples too"
+
+
+def test_a_query_that_has_begun_and_loses_what_it_has_joined_is_named_at_once_and_no_other() -> None:
+    holder = new_holder()
+    tell = holder.on_portion
+    tell(SetPortion(1, 1, spec(odd(STREAM), "key", "n")))
+    tell(SetPortion(1, 2, spec(below(3, STREAM), "key", "n")))
+    leased(holder, "both columns", odd(), 0, "key", "n")
+    leased(holder, "one column", odd(), 0, "key")
+    leased(holder, "another filter", below(3), 0, "n")
+    leased(holder, "begins later", odd(), 9, "key", "n")
+    assert hear(holder, 5) == []
+    assert tell(SetPortion(1, 1, spec(odd(STREAM), "key"))) == ["both columns"]
+    assert tell(SetPortion(1, 1, spec(odd(STREAM), "key", "n"))) == ["both columns"], "there is a gap"
+    assert tell(SetPortion(1, 0, spec(None, "key", "n"))) == ["both columns"]
+    assert tell(DropPortion(1, 1)) == ["both columns", "one column"]
+    assert tell(SetPortion(1, 1, spec(odd(STREAM), "key", "n"))) == ["both columns", "one column"]
+    for gone in [each for each in holder.leases if each.query_id in ("both columns", "one column")]:
+        holder.release(gone)
+    assert tell(DropPortion(1, 1)) == []
+    assert hear(holder, 10) == [], "all that begins at 9 is in the portion without a filter"
+
+
+def test_a_query_keeps_the_portion_in_which_it_began_whatever_comes_later() -> None:
+    holder = new_holder()
+    mine = leased(holder, "q1", odd(), 0, "n")
+    assert holder.on_portion(SetPortion(1, 0, spec(None, "key", "n"))) == []
+    assert hear(holder, 2) == []
+    assert holder.on_portion(SetPortion(1, 3, spec(odd(STREAM), "key", "n"))) == []
+    assert hear(holder, 4) == []
+    newer = leased(holder, "q2", odd(), 3, "n")
+    assert holder.portion_of(newer) == 3, "which has all since tick 2"
+    assert (holder.portion_of(mine), holder.table.where(mine)) == (0, odd()), "older tuples have no bit of 3"
+    assert holder.table.where(newer) == is_in("b", 3)
+    assert holder.on_portion(DropPortion(1, 3)) == ["q2"]
+    assert holder.on_portion(DropPortion(1, 0)) == ["q1", "q2"]
+    holder.release(mine)
+    assert (holder.portion_of(mine), holder.table.where(mine)) == (None, odd())
+
+
+def test_a_query_finds_all_in_a_full_copy_from_when_it_was_prepared_or_that_had_it_all_before() -> None:
+    holder = new_holder()
+    holder.on_portion(SetPortion(1, 1, spec(odd(STREAM), "key")))
+    assert hear(holder, 2) == []
+    holder.on_portion(SetPortion(1, 1, spec(odd(STREAM), "key", "n")))
+    leased(holder, "keeps rows", odd(), 0, "key")
+    assert hear(holder, 6) == []
+
+    def serves(first_tick: int, prepared_at: int, *columns: str, where: Expr | None = None) -> bool:
+        made = lease("q", reach(30, where=where or odd()), first_tick=first_tick, columns=columns)
+        return holder.serves_from(made, prepared_at)
+
+    assert serves(6, 6, "ts"), "what it needs is sent from then on"
+    assert serves(7, 6, "ts")
+    assert not serves(6, 7, "ts")
+    assert not serves(5, 5, "ts"), "batches have come without it, so it is over at the owner, or will be prepared"
+    assert serves(2, 6, "n")
+    assert serves(5, 9, "key", "n")
+    assert not serves(1, 6, "n")
+    assert serves(1, 6, "key"), "n came later, and it does not need that"
+    assert not serves(5, 6, "key", where=below(3))
 
 
 # -- both, through their messages -------------------------------------------------------------
@@ -687,7 +853,7 @@ def test_a_claim_is_added_to_every_full_copy_that_it_may_turn_out_to_use_and_sta
     assert rows.copy is world.ash.held.get(3)
 
 
-def test_a_query_that_is_over_at_the_owner_is_lost_at_the_holder_with_the_next_batch_and_no_other() -> None:
+def test_a_query_that_has_begun_and_is_over_at_the_owner_is_lost_at_the_holder_with_its_portion_and_no_other() -> None:
     world = World()
     first, second = full(world, "q1", odd), full(world, "q2", lambda: below(3))
     world.up()
@@ -695,16 +861,38 @@ def test_a_query_that_is_over_at_the_owner_is_lost_at_the_holder_with_the_next_b
     world.batch(1, (1, 1), (2, 2))
     world.settle()
     world.end_at_bow(first)
-    assert world.down() == DropPortion(1, 1)
-    assert not world.lost
     del world.queries["q1"]
+    message = world.mail["ash"].popleft()
+    assert message == DropPortion(1, 1)
+    assert world.ash.on_portion("bow", message).lost == {"q1": "site bow has ended it"}
+    world.end_at_ash(first)
     world.batch(1, (11, 1), (12, 5))
     (sync,) = world.mail["ash"]
     assert isinstance(sync, Sync)
     fed = world.ash.on_sync("bow", sync)
-    assert fed.lost == {"q1": "site bow sends nothing for it any more"}
+    assert fed.lost == {}
     assert [sealed.rows.column("n").to_pylist() for _, sealed in fed.batches] == [[2]], "5 is nobody's any more"
-    assert second.copy is first.copy
+    assert second.copy is not None
+    assert second.copy.number == 1
+
+
+def test_a_query_that_has_not_begun_and_is_over_at_the_owner_is_lost_with_the_first_batch_that_it_sees() -> None:
+    world = World()
+    full(world, "q1", lambda: below(3))
+    world.settle()
+    later = world.prepare("q2", CopyKind.FULL, reach(30, where=odd()))
+    world.start_at_bow(later, 2)
+    world.start_at_ash(later, 2)
+    world.settle()
+    world.end_at_bow(later)
+    del world.queries["q2"]
+    world.batch(2, (1, 1), (2, 2))
+    world.settle()
+    assert not world.lost, "it sees nothing of it"
+    world.batch(1, (21, 1), (22, 5))
+    (sync,) = world.mail["ash"]
+    assert isinstance(sync, Sync)
+    assert world.ash.on_sync("bow", sync).lost == {"q2": "site bow has ended it"}
 
 
 def test_portions_of_what_is_no_full_copy_or_of_another_owner_are_refused_and_of_none_are_ignored() -> None:
@@ -720,7 +908,7 @@ def test_portions_of_what_is_no_full_copy_or_of_another_owner_are_refused_and_of
         world.ash.on_portion("bow", gone)
     copy = world.ash.held.get(1)
     assert isinstance(copy, FullHolder)
-    assert copy.table.portions.all == {}
+    assert copy.portions.all == {}
 
 
 def test_a_number_that_is_given_away_again_does_not_show_its_new_query_the_tuples_of_the_old_one() -> None:
@@ -738,8 +926,8 @@ def test_a_number_that_is_given_away_again_does_not_show_its_new_query_the_tuple
     world.settle()
     copy = second.copy
     assert isinstance(copy, FullHolder)
-    assert copy.table.portions.number_of(below(3, STREAM)) == 1
-    assert copy.table.where(second.reach) == is_in("b", 1)
+    assert copy.portions.number_of(below(3, STREAM)) == 1
+    assert copy.table.where(second.copy_lease) == is_in("b", 1)
     low, high = copy.table.bounds(second.copy_lease, array([19]), True)
     assert (low.tolist(), high.tolist()) == ([2], [4])
     world.check()

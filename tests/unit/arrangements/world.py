@@ -169,7 +169,7 @@ class World:
     def _note(self, message: Message) -> None:
         if isinstance(message, SetPortion):
             portion = Portion(message.spec.filter, message.spec.columns)
-            self.portions.setdefault(message.copy, Portions(SCHEMA)).set(message.portion, portion)
+            self.portions.setdefault(message.copy, Portions(SCHEMA)).put(message.portion, portion)
         elif isinstance(message, DropPortion):
             self.portions[message.copy].drop(message.portion)
         if not isinstance(message, Sync | Fetched | TupleAnswer):
@@ -219,7 +219,7 @@ class World:
                 self.woken += fed.woken
                 self.lost |= fed.lost
             case SetPortion() | DropPortion():
-                self.ash.on_portion("bow", message)
+                self.lost |= self.ash.on_portion("bow", message).lost
             case Fetched():
                 self.woken += self.ash.on_fetched("bow", message)
             case TupleAnswer():
@@ -523,7 +523,7 @@ class World:
         """The tuples with keys that the engine at ash finds in a full copy when a query looks for its own."""
         keys = sorted({key for _, key in self.tuples if key is not None})
         wanted = pa.RecordBatch.from_arrays([pa.array(keys, pa.int64())], names=["key"])
-        condition, columns = copy.table.where(of.reach), tuple(dict.fromkeys(("n", *of.columns)))
+        condition, columns = copy.table.where(of), tuple(dict.fromkeys(("n", *of.columns)))
         find = Find(copy.name, KEYS, wanted, TICK_MIN, TICK_END, of.reach.alias, condition, columns)
         (found,) = self.works["ash"].engine.run([find])
         assert isinstance(found, pa.RecordBatch), found
