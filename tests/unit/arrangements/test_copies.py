@@ -284,3 +284,23 @@ def test_bits_of_the_past_are_kept_until_it_is_known_where_the_query_begins() ->
     world.settle()
     assert query.copy is not None
     assert [n for _, n in world.contents(query.copy)] == [1]
+
+
+def test_what_is_fetched_for_a_query_that_is_over_at_the_owner_is_there_for_one_that_is_prepared() -> None:
+    """Bow has ended q1, ash has not heard of it and fetches for it; q2 is prepared and sees what was fetched."""
+    world = World()
+    first = world.start("q1", CopyKind.MIXED, reach(100))
+    world.batch(1, (5, 1))
+    second = world.prepare("q2", CopyKind.MIXED, reach(100))
+    world.prepare_at_ash(second)
+    world.end_at_bow(first)
+    world.batch(1, (15, 1))
+    world.settle()
+    world.want(first, 1)
+    world.settle()
+    world.start_at_bow(second, 1)
+    world.start_at_ash(second, 1)
+    world.settle()
+    assert isinstance(second.copy, MixedHolder)
+    assert second.copy is first.copy
+    assert 1 in [number for _, number in world.contents(second.copy)], "the second tuple, which q2 sees"
