@@ -250,9 +250,7 @@ class Arrangements:
             raise PeerProtocolError(f"a fetch requires a mixed copy; got {message.copy} of {peer}")
         find = copy.find(message)
         fetch = copy.begin_fetch()
-        # Also those that are prepared and whose lease is under way: they may see what is older than it.
-        users = {lease.query_id for lease in copy.leases}
-        table = self.local.with_index(copy.spec.stream, copy.spec.keys, users)
+        table = self._searched(copy)
         if find is None or table is None:
             # None of its queries is here any more, and those who come later see only what is newer.
             self._answer_fetch(copy, fetch, None)
@@ -261,6 +259,19 @@ class Arrangements:
         low = max(find.low, table.kept_from)
         op_id = self._work.ask(find.find_in(table.name, low), FetchAnswer(peer, message.copy, fetch))
         table.hold(op_id, low)
+
+    def _searched(self, copy: MixedOwner) -> RowTable | None:
+        """The table in which the tuples of a copy are found; None if nobody needs them any more.
+
+        If none of its queries is here, one may be prepared whose lease is under way, and see what is older than that.
+        It has a table that is as far as the stream, or will not use this copy.
+        """
+        stream, keys = copy.spec.stream, copy.spec.keys
+        found = self.local.with_index(stream, keys, copy.users)
+        if found is not None:
+            return found
+        prepared = {lease.query_id for lease in copy.leases}
+        return self.local.with_index(stream, keys, prepared, self.readers.behind(stream))
 
     def on_found(self, asker: FetchAnswer, rows: pa.RecordBatch) -> None:
         """The engine found what a holder of M fetches."""

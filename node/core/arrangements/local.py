@@ -68,9 +68,11 @@ class LocalTables:
                 taken.append((table, part))
         return taken
 
-    def with_index(self, stream: str, keys: tuple[str, ...], users: Collection[str]) -> RowTable | None:
+    def with_index(
+        self, stream: str, keys: tuple[str, ...], users: Collection[str], but: Collection[object] = ()
+    ) -> RowTable | None:
         """The table of one of these queries that can be searched by these keys: that which reaches back furthest."""
-        fitting = [table for table in self._tables[stream] if keys in table.keys]
+        fitting = [table for table in self._tables[stream] if keys in table.keys and table not in but]
         theirs = [table for table in fitting if any(lease.query_id in users for lease in table.leases)]
         return min(theirs, key=lambda table: table.kept_from, default=None)
 

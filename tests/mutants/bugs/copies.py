@@ -88,7 +88,7 @@ MUTANTS = (
         drop("hold"),
         "equivalent: an engine works in order, and the copy itself knows the positions of what is found",
     ),
-    bug("a fetch is answered for those alone who lease", "Arrangements.on_fetch", assigned("users", "set(copy.users)")),
+    bug("a fetch is answered for those alone who lease", "Arrangements._searched", assigned("prepared", "set()")),
     bug("no fetchable tuple is kept", "Arrangements.settle", drop("floor")),
     bug("the log is trimmed below claims", "Arrangements._pinned_ts", drop("append")),
     bug("bits are forgotten for tuples that are kept", "Arrangements._forget", argument("forget_before", 0, "_ + 1")),
