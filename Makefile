@@ -7,11 +7,12 @@ SECONDS ?= 600
 SEED ?= 1
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo test lint sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
+.PHONY: setup demo check test lint sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
 
 help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
 	@echo "ENGINE=native make demo   the same without Spark, and so without Java"
+	@echo "make check  the inner loop, about two minutes: lint, types, core, planner, some simulated clusters"
 	@echo "make test   lint, types and all tests"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
 	@echo "make chaos  ten minutes of load and faults on real daemons behind Toxiproxy; SECONDS=, SEED=, ENGINE=spark"
@@ -43,6 +44,11 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Without processes, sockets and Spark.
+check: lint
+	$(BIN)/python -m pytest -n 2 tests/tidy tests/unit/planner tests/unit/node/core tests/unit/node/engine
+	$(BIN)/python -m tests.sim --seeds 40
 
 # Four at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
 test: lint
@@ -87,8 +93,10 @@ bench-spark: $(STAMP)-bench
 docs: setup
 	$(BIN)/python -m docs.generate
 
+PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc
 proto: setup
-	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/control.proto
+	$(PROTOC) --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/control.proto
+	$(PROTOC) --grpc_python_out=. --mypy_grpc_out=. proto/node/rpc/control.proto
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

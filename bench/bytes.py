@@ -29,9 +29,9 @@ from bench.bytes_report import report
 from bench.records import KeyPlan, Matches, Stream, matches_of, pair_of_streams, plain_width, record_batch
 from bench.sites import LEAD_MS, SITES, START_MS, BenchError, Chunk, Sites
 from bench.tally import TallyEngine
-from node.core.compression import Compressor
-from node.core.rows import encode_rows
-from planner.algorithms import PLAIN, Algorithm
+from node.core.encoding.rows import encode_rows
+from node.core.links.compression import Compressor
+from planner.algorithms.descriptions import PLAIN, Algorithm
 
 RESULTS = Path("bench/results")
 RATES = (0.01, 0.05, 0.2, 0.6, 0.95)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from planner.algorithms import PLAIN, Algorithm
+from planner.algorithms.descriptions import PLAIN, Algorithm
 
 if TYPE_CHECKING:
     from bench.bytes import Measured

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from node.core.engine import HIGH, LOW, POSITION, TS, Append, Expire, Find, Op, OpenIndex, OpenTable, Outcome, Probe
 from node.engine.native import NativeEngine
-from planner.model import Call, ColumnRef, Expr, Literal
+from planner.model.query import Call, ColumnRef, Expr, Literal
 
 WINDOWS = (1_000, 30_000, 300_000, 1_000_000, 5_000_000)
 BATCHES = (30, 1_000, 10_000)

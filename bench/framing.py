@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from node.codec import FrameReader, FrameWriter
-from node.core.ints import encode_ints
-from node.core.link import Ack, Frame, Part
-from node.core.messages import AskMatches, Done, KeyAnswer, Message, Sync
-from node.core.rows import encode_rows
-from node.core.ticks import Span
+from node.core.encoding.ints import encode_ints
+from node.core.encoding.rows import encode_rows
+from node.core.links.link_frames import Ack, Frame, Part
+from node.core.links.messages import AskMatches, Done, KeyAnswer, Message, Sync
+from node.core.streams.ticks import Span
 from node.wire import decode_message, encode_message, kind_of
-from planner.http2 import WINDOW_UPDATE_BYTES, framing_bytes
+from planner.algorithms.http2 import WINDOW_UPDATE_BYTES, framing_bytes
 
 QUERY_ID = "frankfurt-1760000000-1"
 TICK_FIRST = 17_600_000_000

@@ -30,7 +30,7 @@ import pyarrow as pa
 from bench.records import KeyPlan, Stream, matches_of, pair_of_streams
 from bench.sites import LEAD_MS, SITES, START_MS, BenchError, Chunk, Outcome, Sites
 from node.engine.native import NativeEngine
-from planner.algorithms import PLAIN, Algorithm, CopyKind
+from planner.algorithms.descriptions import PLAIN, Algorithm, CopyKind
 
 RESULTS = Path("bench/results")
 WINDOWS = (1_000, 10_000, 100_000, 1_000_000, 5_000_000)

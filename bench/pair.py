@@ -16,13 +16,13 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.query_set import START_MS, STREAMS, Query
+from bench.queries.query_set import START_MS, STREAMS, Query
 from bench.releases import Release
 from bench.sites import BenchError
 from cli.asking import ask_all
-from cli.client import Client, DaemonUnreachableError
 from demo.ports import free_ports
-from node.io.latency import percentile_us
+from node.client import Client, DaemonUnreachableError, NotNowError
+from node.io.reports.latency import percentile_us
 from node.rpc import control_pb2 as pb
 
 #: Which site each stream is at.
@@ -180,7 +180,7 @@ class Pair:
     def _linked(self) -> bool:
         try:
             statuses = [client.status() for client in self._clients.values()]
-        except DaemonUnreachableError:
+        except (DaemonUnreachableError, NotNowError):
             return False
         return all(status.links and all(link.state == "up" for link in status.links) for status in statuses)
 

@@ -29,9 +29,9 @@ import pyarrow.parquet as pq
 
 from bench.generate import sentences, vocabulary
 from demo.ports import free_ports
-from planner.algorithms import CopyKind
-from planner.cost import ReplicaKey
-from planner.model import Algorithm
+from planner.algorithms.descriptions import CopyKind
+from planner.cost.estimates import CopyKey
+from planner.model.query import Algorithm
 
 SITES = ("ash", "bow", "cam")
 TAU_MS = 500
@@ -180,13 +180,13 @@ def analyze(case: Case) -> list[tuple[float, float]]:
         for head in expected["heads"]
         for number, step in enumerate(head["steps"])
     ]
-    copies = {copy["replica"]: copy["bytes"] for copy in measured["replicas"]}
-    parts += [(copy["bytes_per_s"] * seconds, copies[_copy_name(copy)]) for copy in expected["replicas"]]
+    copies = {copy["copy"]: copy["bytes"] for copy in measured["copies"]}
+    parts += [(copy["bytes_per_s"] * seconds, copies[_copy_name(copy)]) for copy in expected["copies"]]
     return [part for part in parts if max(part) >= PART_BYTES_MIN]
 
 
 def _copy_name(copy: Mapping[str, Any]) -> str:
-    return str(ReplicaKey(CopyKind(copy["kind"]), copy["alias"], tuple(copy["keys"]), copy["holder"]))
+    return str(CopyKey(CopyKind(copy["kind"]), copy["alias"], tuple(copy["keys"]), copy["holder"]))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 from bench.bytes import Measured
 from bench.halves import Cost
 from bench.plot_style import at, finish, plain
-from planner.algorithms import PLAIN, Algorithm
+from planner.algorithms.descriptions import PLAIN, Algorithm
 
 MARKS = dict(zip(Algorithm, "sov^DxP*<>", strict=False))
 

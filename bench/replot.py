@@ -11,8 +11,8 @@ from bench.bytes import RESULTS, Cell, Measured
 from bench.halves import Cost
 from bench.plots import plot_bytes, plot_halves
 from bench.records import KeyPlan
-from bench.spark_plots import plot_spark
-from planner.model import Algorithm
+from bench.spark.plots import plot_spark
+from planner.model.query import Algorithm
 
 _STREAMING = "Structured Streaming"
 

@@ -22,16 +22,17 @@ from node.core.effects import AppendBatch, QueryState, ReadLog, ReadSource, Repo
 from node.core.engine import Engine
 from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
-from node.core.link import LinkState
-from node.core.stream import LocalStream
-from node.io.ledger import LinkLedger
+from node.core.links.link import LinkState
+from node.core.streams.stream import LocalStream
+from node.io.reports.ledger import LinkLedger
 from node.io.runner import TIMER_S
 from node.stack import ConnectionOpened, FrameArrived, Input, Output, SendFrame, Stack, TimePassed
 from node.storage.memory_log import MemoryLog
 from node.storage.stream_logs import StreamLogs
-from planner.model import Algorithm, StreamInfo, TimeUnit
-from planner.plans import forced_plan
-from planner.sql import parse_query
+from planner.model.plans import forced_plan
+from planner.model.query import Algorithm, StreamInfo
+from planner.model.time_unit import TimeUnit
+from planner.sql.parser import parse_query
 
 SITES = ("a", "b", "c")
 HOME = "c"

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from node.core.encoding.rows import empty_batch
 from node.core.engine import Op, OpenTable, Outcome, Probe, probe_schema
-from node.core.rows import empty_batch
 from node.engine.native import NativeEngine
 
 

@@ -137,7 +137,9 @@ def _narrows(algorithm: str, data: Path, expected: pa.Table) -> Measurement:
 
 def _spark(data: Path) -> Measurement:
     watch = Watch()
-    report = json.loads(_output([sys.executable, "-m", "bench.spark_join", str(data), "--json"]).splitlines()[-1])
+    report = json.loads(
+        _output([sys.executable, "-m", "bench.spark.streaming_join", str(data), "--json"]).splitlines()[-1]
+    )
     # Its JVM is not always waited for, so it says itself what it used.
     whole_s, cpu_s = watch.seconds, report["cpu_seconds_with_jvm_start"]
     others = watch.others_share(cpu_s)

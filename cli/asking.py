@@ -7,14 +7,18 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from cli.client import Client
+from node.client import Client, NotNowError
 from node.rpc import control_pb2 as pb
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 Answer = TypeVar("Answer")
 
 #: Answers that are older than this, because others were waited for, are asked for again.
 _FRESH_S = 1.0
+
+
+class NotReady(str):
+    """Why a site does not say it, although it answers: it is starting."""
 
 
 def ask_all(clients: Mapping[str, Client]) -> dict[str, pb.StatusReply | str]:
@@ -36,6 +40,8 @@ def _asked(clients: Mapping[str, Client], question: Callable[[Client], Answer]) 
     def answer(client: Client) -> Answer | str:
         try:
             return question(client)
+        except NotNowError as error:
+            return NotReady(error)
         except NarrowsError as error:
             return str(error)
 

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
-from cli.client import Client, DaemonUnreachableError
+from cli.cluster_file import wan_of
 from netsim.network import network
 from netsim.proxies import Proxies, WanError
-from node.config import ClusterConfig, SiteConfig
-from planner.errors import NarrowsError
-from spark_jobs.java import check_java
+from node.client import Client, DaemonUnreachableError
+from node.client.start import Start
+from node.config import ClusterConfig
+from node.rpc import control_pb2 as pb
+from planner.model.errors import NarrowsError
 
 READY_S_MAX = 60.0
 #: Several JVMs that start on a busy machine take their time, and say so meanwhile.
 SPARK_READY_S_MAX = 300.0
-#: What a daemon logs once its port is its own. Until then, whoever answers there is somebody else.
-_LISTENS = "listens on"
-#: What a daemon logs about its Spark while it comes up.
-_ABOUT_SPARK = re.compile(r"\bsite \S+: (?:starting Spark|Spark )[^\n]*(?=\n)")
+#: A step that takes longer is mentioned again, each time so long has passed.
+_SLOW_S = 30
 STOP_S_MAX = 20.0
 BLAME_S = 1.0
 
 
 class ClusterError(NarrowsError):
     """The cluster did not come up, or fell over."""
-
-
-def check_spark(sites: Sequence[SiteConfig]) -> None:
-    """Whether the sites can have their Spark on this machine. Raises NoJavaError that says what is missing."""
-    for site in [site for site in sites if site.needs_spark][:1]:  # what one lacks, all lack
-        check_java(site.name, [stream.name for stream in site.streams if stream.spark is not None])
 
 
 class LocalCluster:
@@ -56,6 +49,10 @@ class LocalCluster:
         self._say = say
         self._engine = engine
         self._said: set[str] = set()
+        self._began_s = 0.0
+        #: By site. One that is ready is not asked again.
+        self._starts: dict[str, Start] = {}
+        self._starting: set[str] = set()
         self._logs = tempfile.TemporaryDirectory(prefix="narrows-logs-")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._network = ExitStack()
@@ -69,10 +66,11 @@ class LocalCluster:
     def __enter__(self) -> LocalCluster:
         try:
             addresses = {site.name: site.address for site in self._config.sites}
-            between = network(self._config.path, addresses, self._config.wan)
+            between = network(self._config.path, addresses, wan_of(self._config))
             self._proxies = self._network.enter_context(between)
             if self._proxies is not None:
                 self._proxied_before = self._proxies.counters()
+            self._began_s = time.monotonic()
             for site in self._config.sites:
                 self._start(site.name)
                 self.clients[site.name] = Client(site.name, site.address)
@@ -93,10 +91,17 @@ class LocalCluster:
             command += ["--speed", str(self._speed)]
         if self._engine is not None:
             command += ["--engine", self._engine]
+        start = self._starts[site] = Start()
+        self._starting.add(site)
         with self._log(site).open("wb") as log:
             # Standard input stays open as long as we live: the daemon stops when it closes.
             self._processes[site] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=start.environment(),
+                start_new_session=True,
             )
 
     def _log(self, site: str) -> Path:
@@ -105,24 +110,34 @@ class LocalCluster:
     def _wait_until_ready(self) -> None:
         patience_s = SPARK_READY_S_MAX if any(site.needs_spark for site in self._config.sites) else READY_S_MAX
         deadline = time.monotonic() + patience_s
-        while self._silent() or not self._all_linked():
+        while not self._all_ready() or not self._all_linked():
             self.check()
             if time.monotonic() > deadline:
                 raise ClusterError(f"the cluster requires all links up within {patience_s:.0f} s; {self._missing()}")
             time.sleep(0.05)
 
-    def _silent(self) -> list[str]:
-        """Sites that do not listen yet. What is new about their Spark is passed on."""
-        silent = []
-        for site in self._processes:
-            text = self._log(site).read_text(errors="replace")
-            for news in _ABOUT_SPARK.findall(text):
-                if news not in self._said:
-                    self._said.add(news)
-                    self._say(news)
-            if _LISTENS not in text:
-                silent.append(site)
-        return silent
+    def _all_ready(self) -> bool:
+        """Whether all daemons say so. What is new about their start is passed on."""
+        for site in sorted(self._starting):
+            said = self._starts[site].readiness(self.clients[site])
+            if said is None:
+                continue
+            self._tell(site, said)
+            if said.ready:
+                self._starting.discard(site)
+        return not self._starting
+
+    def _tell(self, site: str, said: pb.ReadyReply) -> None:
+        """Steps are told once; a daemon without any was ready at once, which is not worth a word."""
+        news = [f"site {site}: {step}" for step in said.steps]
+        if news and said.ready:
+            news.append(f"site {site}: ready after {time.monotonic() - self._began_s:.1f} s")
+        elif news and said.step_seconds >= _SLOW_S:
+            news.append(f"{news[-1]}, since {int(said.step_seconds) // _SLOW_S * _SLOW_S} s")
+        for text in news:
+            if text not in self._said:
+                self._said.add(text)
+                self._say(text)
 
     def _all_linked(self) -> bool:
         try:
@@ -131,8 +146,8 @@ class LocalCluster:
             return False
 
     def _missing(self) -> str:
-        if silent := self._silent():
-            return f"{', '.join(silent)} did not come up"
+        if self._starting:
+            return f"{', '.join(sorted(self._starting))} did not come up"
         troubles = [
             f"{client.site}-{link.peer} is {link.state} ({link.trouble})"
             for client in self.clients.values()

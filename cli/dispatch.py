@@ -8,66 +8,66 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from cli.client import DaemonUnreachableError
-from cli.commands import COMMANDS
-from cli.config_option import config_path
-from cli.errors import CommandError
-from cli.parser import parser
-from cli.run_words import settle_words
-from node.config import ConfigError
-from planner.errors import NarrowsError, PlanError, QueryError
-from spark_jobs.java import NoJavaError
+import click
+from click.exceptions import Exit
+from click.shell_completion import shell_complete
 
-FAILED, NOT_RIGHT, INTERRUPTED = 1, 2, 130
-_NOT_RIGHT = (ConfigError, QueryError, PlanError, CommandError, NoJavaError)
+from cli.exit_codes import FAILED, INTERRUPTED, NOT_RIGHT
+from cli.loading import loading
+from cli.mistakes import mistake
+from cli.narrows import COMPLETION_VARIABLE, NAME, narrows
+from planner.model.errors import NarrowsError
 
 
-def dispatch(arguments: list[str] | None = None) -> int:
+def dispatch(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say."""
     _settle_streams()
     for number in (signal.SIGTERM, signal.SIGHUP):
         _end_on(number)
     try:
-        code = _command(arguments)
+        code = _command(sys.argv[1:] if arguments is None else arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
+    except click.UsageError as error:
+        return _complain(mistake(error), NOT_RIGHT)
     except NarrowsError as error:
-        return _complain(*_said(error))
+        with loading():
+            from cli.failures import said  # noqa: PLC0415 - only if something is wrong
+
+        text, code = said(error)
+        return _complain(f"{NAME}: {text}", code)
     except BrokenPipeError:
         _forget_stdout()  # whoever read it has gone, and knows
         return FAILED
     except OSError as error:
         _forget_stdout()
         where = "" if error.filename is None else f"{error.filename}: "
-        return _complain(f"{where}{error.strerror or error}", FAILED)
+        return _complain(f"{NAME}: {where}{error.strerror or error}", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _command(arguments: list[str] | None) -> int:
-    if not (sys.argv[1:] if arguments is None else arguments):
-        return _complain(f"a command is required; got none\n\n{parser().format_help()}", NOT_RIGHT)
-    options = parser().parse(arguments)
-    if options.command == "run":
-        settle_words(options)
-    if hasattr(options, "config"):
-        options.config = config_path(options.config)
-    return COMMANDS[options.command](options)
-
-
-def _said(error: NarrowsError) -> tuple[str, int]:
-    """What to say about an error of ours, and the exit code."""
-    if isinstance(error, DaemonUnreachableError):
-        return f"{error}\nnarrows node --site {error.site} starts it", FAILED
-    return str(error), NOT_RIGHT if isinstance(error, _NOT_RIGHT) else FAILED
+def _command(arguments: Sequence[str]) -> int:
+    """Not by click's own ``main``, which has other exit codes and prints a line when it is interrupted."""
+    if asked := os.environ.get(COMPLETION_VARIABLE):
+        return shell_complete(narrows, {}, NAME, COMPLETION_VARIABLE, asked)
+    if not arguments:
+        usage = click.Context(narrows, info_name=NAME).get_help()
+        return _complain(f"{NAME}: a command is required; got none\n\n{usage}", NOT_RIGHT)
+    try:
+        with narrows.make_context(NAME, list(arguments)) as context:
+            return int(narrows.invoke(context))
+    except Exit as done:  # after --help and --version
+        return done.exit_code
 
 
 def _complain(text: str, code: int) -> int:
-    print(f"narrows: {text}", file=sys.stderr)
+    print(text, file=sys.stderr)
     return code
 
 

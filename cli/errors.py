@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 
 class CommandError(NarrowsError):

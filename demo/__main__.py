@@ -18,15 +18,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from cli.cluster import LocalCluster, check_spark
-from cli.look import look
+from cli.cluster import LocalCluster
+from cli.cluster_file import load_cluster, wan_of
+from cli.show.look import look
+from cli.spark_check import check_spark
 from demo.ports import free_ports
 from demo.report import judge, longest_text, saved_text, show_verdict
 from demo.shop import BANDWIDTH, BYTES_PER_S, DEMO_QUERY, SITES, write_shop
 from demo.watch import Watched, watch
 from netsim.binary import NoToxiproxyError, server_path
-from node.config import NATIVE, SPARK, ClusterConfig, load_cluster
-from planner.errors import NarrowsError
+from node.config import NATIVE, SPARK, ClusterConfig
+from planner.model.errors import NarrowsError
 
 SECONDS = 90
 SPEED = 4.0
@@ -182,10 +184,10 @@ def _tell(console: Console, setting: Setting, config: ClusterConfig, tuples: dic
     for site in config.sites:
         stream = SITES[site.name]
         console.print(f"  {site.name:10} {site.listen:16} {stream:9} {tuples[stream]:>7,} tuples")
-    console.print(f"\n{NETWORK if config.wan else NO_NETWORK}")
+    console.print(f"\n{NETWORK if wan_of(config) else NO_NETWORK}")
     for one, other in combinations([site.name for site in config.sites], 2):
-        if config.wan is not None:
-            trip = config.wan.shape(one, other).latency_ms + config.wan.shape(other, one).latency_ms
+        if (wan := wan_of(config)) is not None:
+            trip = wan.shape(one, other).latency_ms + wan.shape(other, one).latency_ms
             console.print(f"  {one} - {other}: {trip} ms there and back")
     console.print(f"\nEach site is a process of its own and replays its file at {setting.speed:g} times real time,")
     console.print("as if started by hand (the command is .venv/bin/narrows):\n")

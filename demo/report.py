@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from cli.tables import size_text, table
+from cli.show.tables import size_text, table
 from demo.shop import EDGES, OUTPUTS, STREAMS, WINDOWS_US
 from tests.oracle.compare import same_rows
 from tests.oracle.oracle import OracleStream, expected

@@ -18,10 +18,10 @@ from rich.live import Live
 from rich.table import Table
 
 from cli.cluster import LocalCluster
-from cli.look import Change, look
-from cli.screen import brief, drawn, in_place
-from planner.errors import NarrowsError
-from spark_jobs.sink_client import SinkClient
+from cli.show.look import Change, look
+from cli.show.screen import brief, drawn, in_place
+from node.client import Client
+from planner.model.errors import NarrowsError
 
 LOOK_EVERY_S = 1.0
 POLL_S = 0.05
@@ -67,7 +67,7 @@ def watch(console: Console, arguments: list[str], log: Path, watched: Watched) -
         _started(arguments, out) as query,
         _screen(console, watched.tau_ms) as show,
     ):
-        with SinkClient(watched.address) as sink:
+        with Client.at(watched.address) as home:
             first = before = look(watched.cluster.clients)
             newest: list[dict[str, object]] = []
             while query.poll() is None:
@@ -76,7 +76,7 @@ def watch(console: Console, arguments: list[str], log: Path, watched: Watched) -
                 if time.monotonic() - before.at_s >= LOOK_EVERY_S:
                     now = look(watched.cluster.clients)
                     query_id = next(iter(now.rows), query_id)
-                    newest = _newest(sink, query_id, watched.columns) or newest
+                    newest = _newest(home, query_id, watched.columns) or newest
                     if now.rows:
                         show(f"{now.at_s - first.at_s:3.0f} s", Change(before, now), newest)
                     before = now
@@ -113,16 +113,16 @@ def _rows(rows: list[dict[str, object]]) -> RenderableType:
     return out
 
 
-def _newest(sink: SinkClient, query_id: str, columns: tuple[str, ...]) -> list[dict[str, object]]:
+def _newest(home: Client, query_id: str, columns: tuple[str, ...]) -> list[dict[str, object]]:
     """The newest rows at the query's home. Looking at them changes nothing; there may be none."""
     if not query_id:
         return []
     # The query may end, and its rows be taken, at any moment.
     with suppress(NarrowsError):
-        extent = sink.extent(query_id)
+        extent = home.extent(query_id)
         first = max(extent.first, extent.end - NEWEST_ROWS)
         if first < extent.end:
-            batches = list(sink.rows(query_id, extent.run, first, extent.end, columns))
+            batches = list(home.rows(query_id, extent.run, first, extent.end, columns))
             rows: list[dict[str, object]] = pa.Table.from_batches(batches).select(list(columns)).to_pylist()
             return rows
     return []

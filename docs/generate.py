@@ -13,9 +13,11 @@ from docs.drawn.overview import overview_svg
 from docs.drawn.ticks import frontiers_svg, ticks_svg
 from docs.drawn.timeline import cut_svg, run_svg, three_svg
 from docs.drawn.winners import kinds_svg, read_grid, winners_svg, winners_table
-from node.config.keys import TABLES, Key
-from planner import functions
-from planner.algorithms import SPECS, Algorithm
+from netsim import wan_table
+from node.config import keys as site_keys
+from node.config.keys import Key
+from planner.algorithms.descriptions import SPECS, Algorithm
+from planner.model import functions
 
 FOLDER = Path(__file__).resolve().parent
 _MEASURED = FOLDER.parent / "bench" / "results" / "bytes.csv"
@@ -27,6 +29,7 @@ _END_MARK = "<!-- end -->\n"
 #: Letters on a line of a page.
 _LINE = 128
 
+_TABLES = (*site_keys.TABLES, *wan_table.TABLES)
 _ABOUT_SETTINGS = """\
 Made from the code by `make docs`. A key that is not here is refused, and so is a value that does not fit: all
 problems of a file are reported at once, before anything starts. Durations are written like `100ms`, `1.5s`,
@@ -90,7 +93,7 @@ def pictures() -> dict[str, str]:
 def configuration() -> str:
     """The reference of cluster.toml."""
     parts = ["# Every setting of cluster.toml", _ABOUT_SETTINGS, _contents()]
-    for heading, meaning, keys in TABLES:
+    for heading, meaning, keys in _TABLES:
         parts += [f"## {_heading(heading)}", meaning, _table(keys)]
     return "\n\n".join(parts) + "\n"
 
@@ -98,7 +101,7 @@ def configuration() -> str:
 def _contents() -> str:
     """A link to each table, with what it is about."""
     lines = []
-    for heading, meaning, _ in TABLES:
+    for heading, meaning, _ in _TABLES:
         title = _heading(heading)
         lines.append(f"- [{title}](#{anchor(title)}): {meaning[:1].lower()}{meaning[1:]}")
     return "\n".join(lines)

@@ -13,15 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from node.core.evaluate import evaluate
-from planner.model import Expr, StreamInfo, TimeUnit
-from planner.sql import parse_query
-from planner.values import UNITS
+from node.core.kernels.evaluation import evaluate
+from planner.model.query import Expr, StreamInfo
+from planner.model.time_unit import TimeUnit
+from planner.model.types import UNITS
+from planner.sql.parser import parse_query
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the reference. ``covers`` names what ``planner.functions`` calls it, if that is not in ``form``."""
+    """One line of the reference. ``covers`` is its name in ``planner.model.functions``, if not in ``form``."""
 
     form: str
     types: str

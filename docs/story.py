@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from planner.kinds import Kind
+from planner.algorithms.kinds import Kind
 
 TAU_MS = 100
 #: One way, in milliseconds: half of the round trips that netsim's profile ``regions`` has.

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from netsim.release import NoReleaseError, download
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 VERSION = "2.12.0"
 _MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"

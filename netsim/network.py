@@ -78,9 +78,11 @@ def _stop(running: Running) -> None:
     """End the server. It has just answered, so the process is the one that we started, not one with its number."""
     os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic() + _DOWN_S_MAX
-    while running.answer() is not Answer.NOBODY:
-        if time.monotonic() > deadline and running.answer() is Answer.OURS:
+    # Nobody answers when it has ended; a stranger does if its port was given to another process since.
+    while running.answer() in (Answer.OURS, Answer.SILENT):
+        if time.monotonic() > deadline:
             os.kill(running.pid, signal.SIGKILL)
+            break
         time.sleep(0.05)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(running.pid, 0)

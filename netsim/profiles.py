@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 #: Toxiproxy takes whole kilobytes per second; so does the simulator, or the two would be two networks.
 BYTES_PER_S_STEP = 1000.0
-#: Beyond the one no link is worth the name, beyond the other nothing is emulated: a loopback is slower.
+#: What can be emulated: a slower link would hardly carry its own pings, and no loopback is faster.
 BYTES_PER_S_MIN, BYTES_PER_S_MAX = BYTES_PER_S_STEP, 12.5e9
 #: A link that is silent for ten seconds is given up, and a greeting needs two ways.
 LATENCY_MS_MAX = 4_000

@@ -21,7 +21,7 @@ from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 from netsim import loopback
 from netsim.loopback import get, is_mark, quiet_port
 from netsim.profiles import BYTES_PER_S_STEP, Shape, Wan
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 #: Toxiproxy's words for the two ways of a connection: from who dialled, and back.
 _UP, _DOWN = "upstream", "downstream"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 #: Set to fetch from a mirror instead.
 RELEASES_VARIABLE = "NARROWS_TOXIPROXY_RELEASES"

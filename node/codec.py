@@ -27,10 +27,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from node.core.compression import Compressor, Decompressor
-from node.core.errors import PeerProtocolError
-from node.core.link import Ack, Frame, Kind, Part
-from node.core.varint import (
+from node.core.encoding.varint import (
     decode_varint,
     decode_varints,
     encode_varint,
@@ -40,8 +37,11 @@ from node.core.varint import (
     unzigzag,
     zigzag,
 )
+from node.core.errors import PeerProtocolError
+from node.core.links.compression import Compressor, Decompressor
+from node.core.links.link_frames import Ack, Frame, Kind, Part
 from node.wire import decode_frame, encode_frame
-from planner.http2 import HTTP2_PAYLOAD_BYTES
+from planner.algorithms.http2 import HTTP2_PAYLOAD_BYTES
 
 #: What a shipment may hold before compression. gRPC refuses 4 MiB, and limits keep a part below that.
 SHIPMENT_BYTES_MAX = 4 * 1024 * 1024 + 64 * 1024
@@ -230,8 +230,12 @@ class FrameReader:
                 if at != len(body):
                     raise PeerProtocolError(f"an acknowledgement requires {at} bytes; got {len(body)}")
                 return Ack(self._acknowledgement(difference))
-            case _:
+            case _Form.RARE:
                 return decode_frame(body)
+            case form:
+                raise PeerProtocolError(
+                    f"a frame requires one of the forms {[each.value for each in _Form]}; got {form}"
+                )
 
     def _part(self, kind: Kind, more: bool, body: bytes) -> Part:
         (ack, count), at = decode_varints(body, 0, 2)

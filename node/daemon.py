@@ -4,48 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import signal
-import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import grpc
-
-from netsim.network import dialled, found
 from node.config import SPARK, ClusterConfig, SiteConfig
 from node.core.engine import SiteEngine
 from node.core.limits import Limits
 from node.engine.native import NativeEngine
+from node.instance import INSTANCE_VARIABLE
 from node.io.clock import Clock
 from node.io.control import Control
-from node.io.engine_report import EngineReport
-from node.io.engine_thread import EngineThread
-from node.io.file_thread import FileThread
-from node.io.late import LateFiles
-from node.io.memory_storage import MemoryStorage
-from node.io.overdue import Overdue
-from node.io.plan_desk import PlanDesk
-from node.io.queries import Queries
-from node.io.replay import Replay
+from node.io.forced_exit import ForcedExit
+from node.io.planning.plan_desk import PlanDesk
+from node.io.readiness import Readiness
+from node.io.reports.engine_report import EngineReport
+from node.io.results.issued_queries import Queries
 from node.io.runner import Runner
-from node.io.source import Source
-from node.io.storage_thread import StorageThread
-from node.io.transport import CONNECT_METHOD, SERVER_OPTIONS, Transport
+from node.io.server import Server
+from node.io.sources.late_files import LateFiles
+from node.io.sources.replay import Replay
+from node.io.sources.source import Source
+from node.io.spark_site import SparkMaker, SparkSite
+from node.io.threads.engine_thread import EngineThread
+from node.io.threads.file_thread import FileThread
+from node.io.threads.memory_storage import MemoryStorage
+from node.io.threads.storage_thread import StorageThread
+from node.io.transport import Transport
 from node.stack import Stack
 from node.storage.lock import SiteLock
 from node.storage.site_logs import begin_logs
 from node.storage.stream_logs import StreamLogs
-from planner.errors import NarrowsError
-from spark_jobs.engine import SparkEngine
-from spark_jobs.measured import MeasuredSpark
-from spark_jobs.process import SparkSettings
-from spark_jobs.source import SparkStream, open_streams
+from planner.model.errors import NarrowsError
 
 log = logging.getLogger(__name__)
 
@@ -76,27 +73,42 @@ class ServeOptions:
     logged: bool = True
 
 
-def serve(config: ClusterConfig, site: str, options: ServeOptions) -> None:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What whoever starts a daemon knows and the daemon does not."""
+
+    #: Where the other sites are dialled, by name.
+    peers: Mapping[str, str]
+    #: Makes the site's Spark, if it needs one.
+    spark: SparkMaker
+
+
+def serve(config: ClusterConfig, site: str, options: ServeOptions, around: Surroundings) -> None:
     """Run the daemon of ``site`` until it is told to stop; raises NarrowsError if it cannot start."""
     if not __debug__:
         raise DaemonError("narrows node requires assertions; got python -O, which removes them")
     with tempfile.TemporaryDirectory(prefix=f"narrows-{site}-", ignore_cleanup_errors=True) as folder:
-        overdue = Overdue(Path(folder), STOP_MAX_S)
+        overdue = ForcedExit(Path(folder), STOP_MAX_S)
         try:
-            asyncio.run(_serve(config, site, options, Path(folder), overdue))
+            asyncio.run(_serve(config, site, options, around, Path(folder), overdue))
         except _StoppedError:
             log.info("site %s was stopped before it was up", site)
         finally:
             overdue.done()
 
 
-async def _serve(config: ClusterConfig, site: str, options: ServeOptions, folder: Path, overdue: Overdue) -> None:
+async def _serve(
+    config: ClusterConfig, site: str, options: ServeOptions, around: Surroundings, folder: Path, overdue: ForcedExit
+) -> None:
     stopping = asyncio.Event()
     _stop_on_signals(stopping, options.with_parent)
-    _check_free(site, config.site(site).listen)
+    server = Server(Readiness(site, os.environ.get(INSTANCE_VARIABLE, "")))
     async with AsyncExitStack() as closing:
+        closing.push_async_callback(server.stop, STOP_GRACE_S)
+        # Before anything slow is started, so that everybody can ask how far it is, and a port that is taken is noticed.
+        await _listen(server, site, config.site(site).listen)
         try:
-            await _live(config, site, options, folder, stopping, closing)
+            await _live(config, site, options, around, folder, stopping, server, closing)
         finally:
             overdue.begin()
 
@@ -105,8 +117,10 @@ async def _live(
     config: ClusterConfig,
     site: str,
     options: ServeOptions,
+    around: Surroundings,
     folder: Path,
     stopping: asyncio.Event,
+    server: Server,
     closing: AsyncExitStack,
 ) -> None:
     """Until it is told to stop. Whatever is opened is left to ``closing``, which closes the last first."""
@@ -117,16 +131,18 @@ async def _live(
         if stream.spark is None:
             sources[stream.name] = replay = Replay(stream, config.tau_ms, options.speed)
             closing.callback(replay.close)
-    spark = _spark(here, folder)
+    spark = around.spark(here, folder) if here.needs_spark else None
     if spark is not None:
         closing.callback(spark.stop)
+        server.readiness.step(f"starting Spark, master {here.spark.master}")
         await _unless_stopped(stopping, spark, spark.start)
+        server.readiness.step("Spark is up, preparing its streams and workers")
         # Closed before Spark is stopped: a source that waits for it would start it again.
         for name, live in (await _open_spark_streams(config, here, spark, options.speed, stopping)).items():
             sources[name] = live
             closing.callback(live.close)
     limits = Limits()
-    peers = _peers(config, site)
+    peers = dict(around.peers)
     streams = [sources[stream.name].local for stream in here.streams]
     stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, limits)
     late = LateFiles(config.late_dir)
@@ -140,7 +156,7 @@ async def _live(
     runner = Runner(stack, Clock(), queries, late, files)
     closing.callback(runner.close)
     transport = Transport(site, peers, runner.put)
-    engine = await _engine(here, spark, folder, stopping)
+    engine = await _engine(here, spark, stopping)
     engine_thread = EngineThread(engine, runner.put_from_thread)
     closing.callback(engine_thread.stop)
     storage = _storage(logs, here, runner)
@@ -150,15 +166,14 @@ async def _live(
     report = EngineReport if spark is None else lambda: spark.report(engine)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
 
-    server = _server(transport, control)
-    closing.push_async_callback(server.stop, STOP_GRACE_S)
-    _listen(server, site, here.listen)
-    await server.start()
     engine_thread.start()
     storage.start()
+    server.open(control, transport)
+    # Nobody is served any more once something of the above is closed.
+    closing.push_async_callback(server.stop, STOP_GRACE_S)
     transport.start()
     closing.push_async_callback(transport.stop)
-    log.info("site %s listens on %s", site, here.listen)
+    log.info("site %s is ready at %s", site, here.listen)
     await _run_until(stopping, runner, control)
 
 
@@ -191,17 +206,8 @@ def _storage(logs: StreamLogs | None, here: SiteConfig, runner: Runner) -> Stora
     return StorageThread(logs, runner.put_from_thread)
 
 
-def _spark(here: SiteConfig, folder: Path) -> MeasuredSpark | None:
-    """The site's Spark, if it needs one."""
-    if not here.needs_spark:
-        return None
-    spark = here.spark
-    settings = SparkSettings(here.name, spark.master, spark.options, spark.job_timeout_ms / 1000)
-    return MeasuredSpark(settings, folder)
-
-
-async def _unless_stopped(stopping: asyncio.Event, spark: MeasuredSpark, work: Callable[[], T]) -> T:
-    """Something that Spark takes its time for. We listen only then: a query would begin too early.
+async def _unless_stopped(stopping: asyncio.Event, spark: SparkSite, work: Callable[[], T]) -> T:
+    """Something that Spark takes its time for.
 
     Raises _StoppedError if the daemon is told to stop meanwhile; Spark is stopped then, which ends the work.
     """
@@ -219,8 +225,8 @@ async def _unless_stopped(stopping: asyncio.Event, spark: MeasuredSpark, work: C
 
 
 async def _open_spark_streams(
-    config: ClusterConfig, here: SiteConfig, spark: MeasuredSpark, speed: float | None, stopping: asyncio.Event
-) -> dict[str, SparkStream]:
+    config: ClusterConfig, here: SiteConfig, spark: SparkSite, speed: float | None, stopping: asyncio.Event
+) -> Mapping[str, Source]:
     """The site's streams that Spark reads. They come as fast as they are: a speed is for recordings."""
     streams = [stream for stream in here.streams if stream.spark is not None]
     if not streams:
@@ -228,60 +234,22 @@ async def _open_spark_streams(
     if speed is not None:
         names = ", ".join(stream.name for stream in streams)
         log.info("site %s: --speed is for files that are replayed; Spark reads %s as it comes", here.name, names)
-    return await _unless_stopped(stopping, spark, lambda: open_streams(streams, config.tau_ms, spark))
+    return await _unless_stopped(stopping, spark, lambda: spark.open_streams(streams, config.tau_ms))
 
 
-async def _engine(here: SiteConfig, spark: MeasuredSpark | None, folder: Path, stopping: asyncio.Event) -> SiteEngine:
+async def _engine(here: SiteConfig, spark: SparkSite | None, stopping: asyncio.Event) -> SiteEngine:
     if here.engine != SPARK:
         return NativeEngine()
     assert spark is not None
-    host = None if spark.settings.is_local else dict(here.spark.options).get("spark.driver.host", "127.0.0.1")
-    partitions = here.spark.partitions or spark.parallelism
-    return await _unless_stopped(stopping, spark, lambda: SparkEngine(spark, folder, host, partitions))
+    return await _unless_stopped(stopping, spark, spark.open_engine)
 
 
-def _peers(config: ClusterConfig, site: str) -> dict[str, str]:
-    """Where the other sites are; behind the proxies of the emulated network, if there is one."""
-    addresses = {other.name: other.address for other in config.sites}
-    if config.wan is not None:
-        return dialled(found(config.path), site, addresses)
-    return {name: address for name, address in addresses.items() if name != site}
-
-
-def _server(transport: Transport, control: Control) -> grpc.aio.Server:
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    service, method = CONNECT_METHOD.strip("/").split("/")
-    connect: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(transport.answer)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(service, {method: connect}), control.handlers())
-    )
-    return server
-
-
-def _check_free(site: str, address: str) -> None:
-    """Whether the port can be had, before anything slow is started; it is bound when there is somebody to answer."""
-    host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    try:
-        socket.create_server((host.strip("[]"), int(port)), family=family).close()
-    except OSError:
-        raise _in_use(site, address) from None
-
-
-def _listen(server: grpc.aio.Server, site: str, address: str) -> None:
-    try:
-        bound = server.add_insecure_port(address)
-    except RuntimeError:
-        bound = 0
-    if not bound:
-        raise _in_use(site, address)
-
-
-def _in_use(site: str, address: str) -> DaemonError:
-    return DaemonError(
-        f"site.{site}.listen requires an address of this machine that is free; {address} is in use or not ours "
-        "(does the daemon of this site run already?)"
-    )
+async def _listen(server: Server, site: str, address: str) -> None:
+    if not await server.listen(address):
+        raise DaemonError(
+            f"site.{site}.listen requires an address of this machine that is free; {address} is in use or not ours "
+            "(does the daemon of this site run already?)"
+        )
 
 
 def _stop_on_signals(stopping: asyncio.Event, with_parent: bool) -> None:

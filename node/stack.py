@@ -10,17 +10,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from node.codec import FrameReader, FrameWriter, Shipment
-from node.core.bandwidth import BandwidthMeter
 from node.core.effects import Effect, Send
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, Event, LinkMeasured, MessageReceived, PeerGreeted, PeerStateLost
 from node.core.limits import Limits
-from node.core.link import Frame, Hello, Identity, Link, LinkNews, Part, Pong
+from node.core.links.bandwidth import BandwidthMeter
+from node.core.links.causes import Cause, Traffic
+from node.core.links.link import Identity, Link, LinkNews
+from node.core.links.link_frames import Frame, Hello, Part, Pong
 from node.core.site import Site
-from node.core.stream import LocalStream
-from node.core.traffic import Cause, Traffic
+from node.core.streams.stream import LocalStream
 from node.wire import decode_about, decode_message, encode_about, encode_message, kind_of
-from planner.http2 import Framing
+from planner.algorithms.http2 import Framing
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class Stack:
         self.tau_ms = tau_ms
         self.limits = limits
         self.links = {peer: Link(me, peer, limits) for peer in sorted(peers)}
-        self.site.watch_links(lambda peer: self.links[peer].backlog_bytes)
+        self.site.watch_links(self.links, lambda peer: self.links[peer].backlog_bytes)
         self.bandwidths = {peer: BandwidthMeter() for peer in self.links}
         # A query asks before it runs, under another name.
         self.traffic = Traffic(2 * limits.ended_queries_max)
@@ -248,7 +249,7 @@ class Stack:
             at = end
 
     def _count(self, peer: str, connection: _Connection, shipment: Shipment, frames: Sequence[Frame]) -> None:
-        """Count a shipment of these frames for the steps, replicas and rows that it is for."""
+        """Count a shipment of these frames for the steps, copies and rows that it is for."""
         framing = connection.framing.went(len(shipment)) / len(frames)
         causes, last = self._causes[peer], None
         for frame, (kind, size) in zip(frames, shipment.shares, strict=True):

@@ -1,1 +1,1 @@
-"""Queries and plans as values: the pure layer under everything else."""
+"""The planner: queries and plans as values, what plans cost, and the search for a cheap one. It does no IO."""

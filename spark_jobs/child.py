@@ -19,9 +19,9 @@ from typing import Any
 from pyspark import RDD
 from pyspark.sql import SparkSession
 
+from spark_jobs.engine.worker import Task
 from spark_jobs.session import build_session
-from spark_jobs.source_child import Sources
-from spark_jobs.worker import Task
+from spark_jobs.source.reading import Sources
 
 JVM_DIED = 3
 _JVM_GRACE_S = 5.0

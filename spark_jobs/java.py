@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 JAVA_MIN = 17
 _INSTALL = (

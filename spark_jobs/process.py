@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 from spark_jobs.java import check_java
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """What an expression means, one row at a time in plain Python: the second opinion on the vectorised kernels.
 
-It is written from ``planner.functions``' text and shares no code with what computes. Values are Python's own;
+It is written from ``planner.model.functions``' text and shares no code with what computes. Values are Python's own;
 dates, timestamps and intervals are whole units of their type, as in literals.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from planner.model import Call, ColumnRef, Expr, Literal
+from planner.model.query import Call, ColumnRef, Expr, Literal
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _TYPES = pa.types

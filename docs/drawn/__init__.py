@@ -1,1 +1,1 @@
-"""The pictures of the documentation, one module for each kind; all draw with ``planner.drawing``."""
+"""The pictures of the documentation, one module for each kind; all draw with ``planner.explain.drawing``."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.algorithms import Algorithm, Crossing
-from planner.drawing import KIND_NAMES, Canvas, Rect
-from planner.kinds import Kind
+from planner.algorithms.descriptions import Algorithm, Crossing
+from planner.algorithms.kinds import Kind
+from planner.explain.drawing import KIND_NAMES, Canvas, Rect
 
 _WIDTH = 720
 _BOX = 210.0

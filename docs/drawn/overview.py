@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner.drawing import Canvas, Rect
-from planner.kinds import Kind
+from planner.algorithms.kinds import Kind
+from planner.explain.drawing import Canvas, Rect
 
 _VIRGINIA = Rect(30, 40, 230, 128)
 _FRANKFURT = Rect(540, 40, 230, 128)

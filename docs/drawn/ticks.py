@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs import story
-from planner.drawing import Canvas, Point, Rect
+from planner.explain.drawing import Canvas, Point, Rect
 
 _WIDTH = 900
 _LEFT, _RIGHT = 130.0, 870.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from docs import story
 from docs.story import Sent
-from planner.drawing import Canvas, Rect, text_width
-from planner.kinds import Kind
+from planner.algorithms.kinds import Kind
+from planner.explain.drawing import Canvas, Rect, text_width
 
 _WIDTH = 960
 _LINES = {"virginia": 215.0, "frankfurt": 500.0, "singapore": 785.0}

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from planner.algorithms import PLAIN, Algorithm
-from planner.drawing import Canvas, Rect
-from planner.kinds import Kind
+from planner.algorithms.descriptions import PLAIN, Algorithm
+from planner.algorithms.kinds import Kind
+from planner.explain.drawing import Canvas, Rect
 
 #: Within this of the best, an algorithm is as good.
 _AS_GOOD = 1.02

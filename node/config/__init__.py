@@ -6,10 +6,11 @@ checked first and every problem is reported, each on one line that names the fil
 what was required and what came.
 
 Whether the streams' files exist is not asked here: every site reads the same cluster.toml, but only
-has its own files. ``node.io.sources.check_sources`` asks that, for the sites that run on a machine.
+has its own files. ``node.io.sources.recordings.check_sources`` asks that, for the sites that run on a machine.
 
 ``values`` is what comes out, ``load`` reads the file, and each table of it has a module: ``sites``,
-``streams``, ``spark_sources``, ``links``, ``wan``. ``keys`` lists every key, for them and for the reference.
+``streams``, ``spark_sources``, ``links``; [wan] is read by ``netsim.wan_table``. ``keys`` lists every key, for
+them and for the reference.
 """
 
 from node.config.load import load_cluster

@@ -1,14 +1,13 @@
 """Every key of cluster.toml, with what it takes and means: what the readers let through, and the reference.
 
-The tables are those of the file; ``A``, ``B``, ``X`` and ``S`` stand for names of sites and streams.
+The tables are those of the file, but for [wan], which ``netsim.wan_table`` reads. ``A``, ``B``, ``X`` and ``S`` stand
+for names of sites and streams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from netsim.profiles import REGIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +80,6 @@ LINK: Mapping[str, Key] = {
     "latency": Key("duration", "measured", "One way."),
     "price_per_gb": Key("number", "none", "What a gigabyte costs; explain then speaks of money."),
 }
-WAN: Mapping[str, Key] = {
-    "profile": Key("name", '"none"', "A named network: narrows wan --help lists them."),
-    "latency": Key('duration, "0ms" to "4s"', "the profile's", "One way, of every link."),
-    "jitter": Key("duration", "the profile's", "Delays are latency plus or minus up to this; at most the latency."),
-    "bandwidth": Key(
-        '"8 kbit/s" to "100 Gbit/s", or "unlimited"',
-        "the profile's",
-        "Of every link, each way; rounded to whole kilobytes per second, as Toxiproxy takes them.",
-    ),
-    "regions": Key("table", "the sites' names", 'Where sites are, with profile = "regions": its keys are below.'),
-}
-WAN_REGIONS: Mapping[str, Key] = {
-    "X": Key(", ".join(REGIONS), "the site's name", "The cloud region that site X stands for."),
-}
-WAN_LINK: Mapping[str, Key] = {name: WAN[name] for name in ("latency", "jitter", "bandwidth")}
-
 #: The tables in the order in which one writes them: heading, what it is, keys.
 TABLES: tuple[tuple[str, str, Mapping[str, Key]], ...] = (
     ("", "The cluster as a whole.", CLUSTER),
@@ -108,11 +91,4 @@ TABLES: tuple[tuple[str, str, Mapping[str, Key]], ...] = (
     ("[site.X.stream.S.spark]", "The source.", SPARK_SOURCE),
     ("[site.X.stream.S.stats]", "What is declared of a stream, for planning; it wins over what is measured.", STATS),
     ("[link.A.B]", "What is declared of the way from A to B, and back unless [link.B.A] says more.", LINK),
-    ("[wan]", "A network emulated between the daemons of one machine.", WAN),
-    (
-        "[wan.A.B]",
-        "Of both ways, or of the way from A to B alone if there is [wan.B.A] too. It wins over [wan].",
-        WAN_LINK,
-    ),
-    ("[wan.regions]", 'With profile = "regions": the regions of sites that have other names.', WAN_REGIONS),
 )

@@ -7,7 +7,7 @@ from node.config.problems import one_of, shown
 from node.config.table import Table
 from node.config.units import latency_ms, parse_bandwidth
 from node.config.ways import ways
-from node.core.declared import DeclaredLink
+from planner.model.declarations import DeclaredLink
 
 
 def read_links(table: Table, sites: list[str]) -> tuple[DeclaredLink, ...]:

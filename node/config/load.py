@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,25 @@ from node.config.table import Table
 from node.config.texts import matching, non_empty
 from node.config.units import DAY_MS, duration_between
 from node.config.values import SPARK, ClusterConfig
-from node.config.wan import read_wan
 
 TAU_MAX_MS = DAY_MS
 _CLUSTER_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _tau = duration_between(1, TAU_MAX_MS, 'from "1ms" to "24h"')
 
 
-def load_cluster(path: Path) -> ClusterConfig:
-    """Read and check a cluster.toml; one ConfigError with every problem when something is wrong."""
+#: Reads a table of the file that is none of ours, given the names of the sites; notes what is wrong with it.
+TableReader = Callable[[Table, list[str]], object]
+
+
+def load_cluster(path: Path, others: Mapping[str, TableReader]) -> ClusterConfig:
+    """Read and check a cluster.toml; one ConfigError with every problem when something is wrong.
+
+    ``others`` read tables that are for other packages, by name.
+    """
     path = Path(path)
     problems: list[Problem] = []
     table = Table(str(path), (), _read_toml(path), problems)
-    config = _cluster(table, path)
+    config = _cluster(table, path, others)
     _check_stream_names(config, problems)
     check_endpoints(config, problems)
     if problems:
@@ -57,13 +64,14 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(Problem(file, "", "valid TOML", str(error))) from None
 
 
-def _cluster(table: Table, path: Path) -> ClusterConfig:
-    table.only(*keys.CLUSTER, "site", "link", "wan")
+def _cluster(table: Table, path: Path, others: Mapping[str, TableReader]) -> ClusterConfig:
+    table.only(*keys.CLUSTER, "site", "link", *others)
     base = path.parent.absolute()
     engine = table.text("engine", '"spark" or "native"', engine_name, SPARK)
     state_dir = base / table.text("state_dir", "a directory", non_empty("a directory"), "state")
     places = Places(path, base, state_dir)
     sites = tuple(read_site(name, site, places, engine) for name, site in table.tables("site"))
+    names = [site.name for site in sites]
     config = ClusterConfig(
         path=path,
         name=table.text("cluster", "a name in quotes", matching(_CLUSTER_NAME), "narrows"),
@@ -71,8 +79,8 @@ def _cluster(table: Table, path: Path) -> ClusterConfig:
         late_dir=base / table.text("late_dir", "a directory", non_empty("a directory"), "late"),
         state_dir=state_dir,
         sites=sites,
-        links=read_links(table.table("link"), [site.name for site in sites]),
-        wan=read_wan(table.table("wan"), [site.name for site in sites]) if table.has("wan") else None,
+        links=read_links(table.table("link"), names),
+        others={name: read(table.table(name), names) for name, read in others.items() if table.has(name)},
     )
     for key, folder in (("late_dir", config.late_dir), ("state_dir", state_dir)):
         if _is_file(folder):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN_CHARS = 80

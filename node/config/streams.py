@@ -13,8 +13,8 @@ from node.config.table import Table
 from node.config.texts import choice, matching, non_empty
 from node.config.units import DAY_MS, duration_between
 from node.config.values import SourceFormat, StreamConfig
-from node.core.declared import DeclaredStream
-from planner.model import TimeUnit
+from planner.model.declarations import DeclaredStream
+from planner.model.time_unit import TimeUnit
 
 # In nanoseconds, the finest unit, this still stays below the 2**62 that event times stay below.
 LATENESS_MAX_MS = 36_500 * DAY_MS

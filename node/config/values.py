@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from netsim.profiles import Wan
 from node.config.problems import ConfigError, Problem, one_of, shown
-from node.core.declared import DeclaredLink, DeclaredStream
-from planner.model import TimeUnit
+from planner.model.declarations import DeclaredLink, DeclaredStream
+from planner.model.time_unit import TimeUnit
 
 SPARK, NATIVE = "spark", "native"
 JOB_TIMEOUT_MS = 600_000
@@ -116,8 +116,8 @@ class ClusterConfig:
     sites: tuple[SiteConfig, ...]
     #: What is declared of links, each direction on its own.
     links: tuple[DeclaredLink, ...] = ()
-    #: The network that is emulated between the sites of this machine; None: links are what they are.
-    wan: Wan | None = None
+    #: What other packages read of the file, by the name of their table.
+    others: Mapping[str, object] = field(default_factory=dict)
 
     def site(self, name: str) -> SiteConfig:
         """The site called ``name``; a ConfigError that lists the known ones when there is none."""

@@ -8,13 +8,13 @@ from enum import StrEnum
 import pyarrow as pa
 
 from node.core.engine import Op
-from node.core.messages import LinkSeen, Message
-from node.core.sealer import Batch
-from node.core.ticks import Span
-from node.core.traffic import Cause
-from planner.copies import RunningCopy
-from planner.model import JoinQuery
-from planner.stats import StreamProfile
+from node.core.links.causes import Cause
+from node.core.links.messages import LinkSeen, Message
+from node.core.streams.sealer import Batch
+from node.core.streams.ticks import Span
+from planner.estimate.statistics import StreamProfile
+from planner.model.copies import RunningCopy
+from planner.model.query import JoinQuery
 
 
 class QueryState(StrEnum):

@@ -20,8 +20,8 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from planner.constants import EVENT_TIME
-from planner.model import Expr
+from planner.model.constants import EVENT_TIME
+from planner.model.query import Expr
 
 #: Name of the event-time column in carries. Other columns of a carry are named ``alias.column``, so the two
 #: cannot clash.

@@ -1,6 +1,6 @@
-"""Whose fault it is decides what happens: a bug here crashes, a bad peer loses its link."""
+"""Whose fault it is decides what happens: a bug here ends the daemon, a bad peer its query or its connection."""
 
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 
 class LocalProtocolError(NarrowsError):
@@ -8,7 +8,7 @@ class LocalProtocolError(NarrowsError):
 
 
 class PeerProtocolError(NarrowsError):
-    """The peer sent something wrong. The link is closed and the reason shown."""
+    """The peer sent something wrong: a message ends the query that it is about, a frame the connection."""
 
 
 class PeerRefusedError(NarrowsError):

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from node.core.messages import Message
-from node.core.sealer import Batch
-from node.core.ticks import Span
-from planner.model import JoinQuery, Plan, StreamInfo
-from planner.stats import StreamProfile
+from node.core.links.messages import Message
+from node.core.streams.sealer import Batch
+from node.core.streams.ticks import Span
+from planner.estimate.statistics import StreamProfile
+from planner.model.query import JoinQuery, Plan, StreamInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.core.errors import invariant
-from planner.constants import BOOK_KEYS_MAX, BOOK_QUESTIONS_MAX
-from planner.framing import NEWS_HELD, NEWS_S
+from planner.algorithms.framing import NEWS_HELD, NEWS_S
+from planner.model.constants import BOOK_KEYS_MAX, BOOK_QUESTIONS_MAX
 
 MIB = 1024 * 1024
 
@@ -56,6 +56,9 @@ class Limits:
     ended_queries_max: int = 100
     #: Rows of ended queries that nobody has taken are not forgotten, so no more queries are taken on beyond this.
     untaken_queries_max: int = 1_000
+    #: So many copies that queries needed which are over at the stream's site may still be opened: their holders may
+    #: not have heard of the end, and have lent them to others.
+    unopened_copies_max: int = 10_000
 
     def __post_init__(self) -> None:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")

@@ -1,13 +1,13 @@
 """A site: events in, effects out. It owns no algorithm; it gives what happened to the part that it concerns.
 
 ``issuer`` has the queries that were issued here, ``queries.participant`` those that this site takes part in,
-``arrangements`` what it keeps of streams, ``planning`` what is asked before there is a query, ``stream`` the local
+``arrangements`` what it keeps of streams, ``survey`` what is asked before there is a query, ``stream`` the local
 streams.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
 from node.core.arrangements.arrangements import Arrangements
@@ -35,9 +35,8 @@ from node.core.events import (
     StoreFailed,
     StreamMeasured,
 )
-from node.core.issuer import Issuer
 from node.core.limits import Limits
-from node.core.messages import (
+from node.core.links.messages import (
     AskMatches,
     AskProfile,
     Carry,
@@ -64,14 +63,15 @@ from node.core.messages import (
     Sync,
     TupleAnswer,
 )
-from node.core.outbox import Outbox
-from node.core.planning import Planning
+from node.core.links.outbox import Outbox
+from node.core.planning.survey import Survey
+from node.core.queries.issuer import Issuer
 from node.core.queries.participant import Participant
 from node.core.queries.waiting import Waiting
 from node.core.status import CopyStatus, ProbeCounts, StepRows, TableStatus, ViewCount
-from node.core.stream import LocalStream, StreamState
+from node.core.streams.stream import LocalStream, StreamState
 from node.core.work import Work
-from planner.model import StreamInfo
+from planner.model.query import StreamInfo
 
 
 class Site:
@@ -88,21 +88,26 @@ class Site:
         self._participant = Participant(
             tau_ms, self.streams, limits, self._outbox, self._issuer, self._work, self.arrangements
         )
-        self._planning = Planning(tau_ms, self.streams, limits, self._outbox, self.arrangements.running_copies)
+        self._survey = Survey(tau_ms, self.streams, limits, self._outbox, self.arrangements.running_copies)
         self._peer_streams: dict[str, tuple[StreamInfo, ...]] = {}
         # For those who look on.
         self.homes = self._issuer.homes
         self.runs = self._participant.runs
         self.asking = self._work.asking
 
-    def watch_links(self, backlog_bytes: Callable[[str], int]) -> None:
-        """Tell how many bytes wait for the link with a site: what can wait is not added to many."""
+    def watch_links(self, peers: Iterable[str], backlog_bytes: Callable[[str], int]) -> None:
+        """Tell with which sites there are links, and how many bytes wait for each.
+
+        What can wait is not added to many. A query with other sites is refused.
+        """
+        self._outbox.peers = frozenset(peers)
         self._outbox.backlog_bytes = backlog_bytes
 
     @property
     def catalogue(self) -> Mapping[str, StreamInfo]:
-        """Every stream this site knows of, by name."""
-        known = {info.name: info for infos in self._peer_streams.values() for info in infos}
+        """Every stream this site knows of, by name; of two sites that claim one, ours or the first by name has it."""
+        peers = sorted(self._peer_streams, reverse=True)
+        known = {info.name: info for peer in peers for info in self._peer_streams[peer]}
         return known | {stream.info.name: stream.info for stream in self.streams.values()}
 
     def view_counts(self) -> list[ViewCount]:
@@ -167,7 +172,7 @@ class Site:
             case RowsStored():
                 self._issuer.on_rows_stored(event)
             case PeerGreeted():
-                self._peer_streams[event.peer] = event.streams
+                self._on_greeted(event)
             case PeerStateLost():
                 self._participant.peer_lost(event.peer, event.reason)
             case QueryIssued():
@@ -182,23 +187,38 @@ class Site:
                 self._participant.fail(event.query_id, event.reason)
             case LinkMeasured():
                 self._participant.rtt_us[event.peer] = event.rtt_us
-                self._planning.on_link(event)
+                self._survey.on_link(event)
             case StatisticsRequested():
-                self._planning.on_requested(event)
+                self._survey.on_requested(event)
             case StreamMeasured():
-                self._planning.on_measured(event)
+                self._survey.on_measured(event)
             case ClockAdvanced():
                 self._on_clock()
             case _:
                 assert_never(event)
 
     def _on_clock(self) -> None:
-        self._planning.on_clock()
+        self._survey.on_clock()
         self._participant.on_clock()
         self._issuer.give_up_waiting()
         self._participant.give_up_waiting()
 
     # -- streams ------------------------------------------------------------------------------
+
+    def _on_greeted(self, event: PeerGreeted) -> None:
+        """A peer's streams replace those that it had; it can have none of another site."""
+        foreign = [info.name for info in event.streams if info.site != event.peer]
+        if foreign:
+            reason = f"a greeting requires streams of its own site; got {', '.join(foreign)} of others"
+            self._outbox.do(BlamePeer(event.peer, reason))
+        self._peer_streams.pop(event.peer, None)
+        known = self.catalogue
+        own = tuple(info for info in event.streams if info.site == event.peer)
+        self._peer_streams[event.peer] = own
+        for info in own:
+            if info.name in known:
+                got = f"{info.name} of {known[info.name].site} and {event.peer}"
+                self._outbox.do(BlamePeer(event.peer, f"a stream requires a name of its own; got {got}"))
 
     def _on_rows_arrived(self, event: RowsArrived) -> None:
         stream = self.streams[event.stream]
@@ -221,7 +241,7 @@ class Site:
             self._participant.fail(run.query_id, f"stream {event.stream} at {self.name}: {event.reason}")
 
     def _read_on(self) -> None:
-        self.arrangements.read_on(self._participant.is_full)
+        self.arrangements.catch_up.read_on(self._participant.is_full)
         for name, stream in self.streams.items():
             if stream.wants_more(self._limits):
                 stream.reading = True
@@ -264,12 +284,12 @@ class Site:
             case Prepared():
                 self._issuer.on_prepared(peer, message)
             case Refused():
-                if not self._planning.on_refused(peer, message):
+                if not self._survey.on_refused(peer, message):
                     self._end_for(peer, message, f"site {peer} refused: {message.reason}")
             case AskProfile():
-                self._planning.on_ask(peer, message)
+                self._survey.on_ask(peer, message)
             case Profiles():
-                self._planning.on_profiles(peer, message)
+                self._survey.on_profiles(peer, message)
             case Failed():
                 self._end_for(peer, message, message.reason)
             case Drop():
@@ -292,7 +312,7 @@ class Site:
             case Fetch():
                 self.arrangements.on_fetch(peer, message)
             case OpenCopy():
-                self.arrangements.on_open(peer, message)
+                self._participant.on_copy_opened(peer, message)
             case LeaseCopy():
                 self.arrangements.on_lease(peer, message)
             case CloseCopy():

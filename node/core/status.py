@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from planner.algorithms import CopyKind
+from planner.algorithms.descriptions import CopyKind
 
 
 class CopyRole(StrEnum):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from node.core import payload
+from node.core.encoding import payload
 from node.core.engine import HIGH, LOW, POSITION, Find, OpenIndex, OpenTable, Probe, Question, joined_schema
-from planner.keys import SUPPORTED, key_family
-from planner.model import Expr, columns_of
+from planner.model.key_types import SUPPORTED, key_family
+from planner.model.query import Expr, columns_of
 
 
 def check_table(op: OpenTable) -> None:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from node.core import keycodes, payload
+from node.core.encoding import payload
 from node.core.engine import KEY, POSITION, Find, Probe, Question
-from node.core.evaluate import holds
-from node.core.hashing import I64
+from node.core.kernels.evaluation import holds
+from node.core.keys import keycodes
+from node.core.keys.hashing import I64
 from node.engine import checks
 from node.engine.shapes import Columns, Shape
 from node.engine.table import Found, Table

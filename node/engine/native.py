@@ -22,8 +22,8 @@ from node.core.engine import (
     Probe,
     Question,
 )
-from node.core.hashing import scramble
-from node.core.keycodes import Finish
+from node.core.keys.hashing import scramble
+from node.core.keys.keycodes import Finish
 from node.engine import checks, fusion
 from node.engine.shapes import Shape, Shapes
 from node.engine.table import Table

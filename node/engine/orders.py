@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from node.core.hashing import I64, U64
+from node.core.keys.hashing import I64, U64
 
 Rows = NDArray[np.int32]
 Filter = NDArray[np.bool_]

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from node.core import payload as payloads
-from node.core.hashing import I64
+from node.core.encoding import payload as payloads
+from node.core.keys.hashing import I64
 from node.engine import orders
 from node.engine.orders import Order
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from node.core import payload
+from node.core.encoding import payload
 from node.core.engine import HIGH, KEY, LOW, POSITION, Find, Probe, Question, find_schema, joined_schema
 from node.engine import checks
-from planner.model import Expr, columns_of
+from planner.model.query import Expr, columns_of
 
 #: Queries come and go; beyond so many shapes all are forgotten, and those in use are made anew.
 _KEPT = 1024

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from node.core import keycodes, payload
+from node.core.encoding import payload
 from node.core.engine import POSITION
-from node.core.hashing import I64
+from node.core.keys import keycodes
+from node.core.keys.hashing import I64
 from node.engine import orders, runs, tiers
 from node.engine.orders import Order
 from node.engine.runs import Keys, Run

@@ -1,4 +1,4 @@
-"""The one place where a number becomes "now"."""
+"""The time that the core is told."""
 
 from __future__ import annotations
 

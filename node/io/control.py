@@ -5,36 +5,35 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NoReturn, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import NoReturn
 
 import grpc
-from google.protobuf.message import Message as ProtoMessage
 
 from node.core.engine import SiteEngine
 from node.core.events import DropRequested, QueryIssued
-from node.io.delivery import Delivery
-from node.io.engine_report import EngineReport
-from node.io.engine_thread import EngineThread
-from node.io.explained import explained
-from node.io.plan_desk import PlanDesk
-from node.io.planned import Planned
-from node.io.queries import IssuedQuery, Queries
+from node.io.planning.outcome import Planned
+from node.io.planning.plan_desk import PlanDesk
+from node.io.reports.engine_report import EngineReport
+from node.io.reports.explanation import explained
+from node.io.reports.status_report import StatusReport, peak_bytes, trouble_of
+from node.io.reports.walk_report import walk_rows
+from node.io.results import issued_queries
+from node.io.results.delivery import Delivery
+from node.io.results.issued_queries import IssuedQuery
+from node.io.results.segments import RowsForgottenError
 from node.io.runner import Runner
-from node.io.spool import RowsForgottenError
-from node.io.status_report import StatusReport, peak_bytes, trouble_of
+from node.io.threads.engine_thread import EngineThread
 from node.io.transport import Transport
-from node.io.walk_report import walk_rows
 from node.rpc import control_pb2 as pb
-from planner.alternatives import Compared, compared
-from planner.choose import Options
-from planner.errors import NarrowsError, UnknownStreamError
-from planner.plans import plan_dict
+from node.rpc.control_pb2_grpc import ControlServicer
+from planner.model.errors import NarrowsError, UnknownStreamError
+from planner.model.plans import plan_dict
+from planner.search.alternatives import Compared, compared
+from planner.search.choice import Options
 
 _INFO_EVERY_S = 0.25
-_SERVICE = "narrows.Control"
 
-Request = TypeVar("Request", bound=ProtoMessage)
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
@@ -42,8 +41,8 @@ class SiteMissingError(NarrowsError):
     """A site that the query needs cannot be reached."""
 
 
-class Control:
-    """The Control service of one daemon."""
+class Control(ControlServicer):
+    """The Control service of one daemon; what each method is for is said in ``control.proto``."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class Control:
         transport: Transport,
         engine_thread: EngineThread,
         engine: SiteEngine,
-        queries: Queries,
+        queries: issued_queries.Queries,
         desk: PlanDesk,
         stop: Callable[[], None],
         engine_report: Callable[[], EngineReport] = EngineReport,
@@ -64,42 +63,9 @@ class Control:
         self._delivery = Delivery(self._find, queries, runner.put)
         self._report = StatusReport(runner, transport, engine_thread, engine, queries, engine_report)
 
-    def handlers(self) -> grpc.GenericRpcHandler:
-        """gRPC's table of methods."""
-        unary: dict[str, tuple[Callable[[ProtoMessage, Context], Awaitable[ProtoMessage]], type[ProtoMessage]]] = {
-            "Issue": (self._issue, pb.IssueRequest),  # type: ignore[dict-item]
-            "Explain": (self._explain, pb.ExplainRequest),  # type: ignore[dict-item]
-            "Queries": (self._list, pb.Empty),  # type: ignore[dict-item]
-            "Extent": (self._delivery.extent, pb.ExtentRequest),  # type: ignore[dict-item]
-            "Take": (self._delivery.take, pb.TakeRequest),  # type: ignore[dict-item]
-            "Drop": (self._drop, pb.DropRequest),  # type: ignore[dict-item]
-            "Status": (self._status, pb.Empty),  # type: ignore[dict-item]
-            "Walks": (self._walks, pb.WalksRequest),  # type: ignore[dict-item]
-            "Stop": (self._stop_daemon, pb.Empty),  # type: ignore[dict-item]
-        }
-        methods: dict[str, grpc.RpcMethodHandler[ProtoMessage, ProtoMessage]] = {
-            name: grpc.unary_unary_rpc_method_handler(
-                behaviour,
-                request_deserializer=kind.FromString,
-                response_serializer=lambda reply: reply.SerializeToString(),
-            )
-            for name, (behaviour, kind) in unary.items()
-        }
-        methods["Follow"] = grpc.stream_stream_rpc_method_handler(
-            self._follow,
-            request_deserializer=pb.FollowRequest.FromString,
-            response_serializer=lambda reply: reply.SerializeToString(),
-        )
-        methods["Rows"] = grpc.unary_stream_rpc_method_handler(
-            self._delivery.rows,
-            request_deserializer=pb.RowsRequest.FromString,
-            response_serializer=lambda reply: reply.SerializeToString(),
-        )
-        return grpc.method_handlers_generic_handler(_SERVICE, methods)
-
     # -- queries ------------------------------------------------------------------------------
 
-    async def _issue(self, request: pb.IssueRequest, context: Context) -> pb.IssueReply:
+    async def Issue(self, request: pb.IssueRequest, context: Context) -> pb.IssueReply:
         try:
             planned = await self._desk.plan(request, self._require_links, explained=request.explained)
             issued = self._queries.new(planned, keep=request.keep)
@@ -115,7 +81,7 @@ class Control:
             warnings=planned.warnings,
         )
 
-    async def _explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainReply:
+    async def Explain(self, request: pb.ExplainRequest, context: Context) -> pb.ExplainReply:
         """Nothing is installed, and no stream is read: sites look into files that no query has started on."""
         if request.WhichOneof("what") == "query_id":
             query = await self._find(request.query_id, context)
@@ -164,10 +130,10 @@ class Control:
         assert query is not None
         return query
 
-    async def _list(self, _: pb.Empty, __: Context) -> pb.QueriesReply:
+    async def Queries(self, request: pb.Empty, context: Context) -> pb.QueriesReply:
         return pb.QueriesReply(queries=[self._info(query) for query in self._queries.by_id.values()])
 
-    async def _drop(self, request: pb.DropRequest, context: Context) -> pb.Empty:
+    async def Drop(self, request: pb.DropRequest, context: Context) -> pb.Empty:
         query = await self._find(request.query_id, context)
         self._runner.put([DropRequested(query.query_id)])
         while not query.state.ended:
@@ -193,12 +159,24 @@ class Control:
             home=self._runner.stack.site.name,
         )
 
+    # -- rows by number -----------------------------------------------------------------------
+
+    async def Extent(self, request: pb.ExtentRequest, context: Context) -> pb.ExtentReply:
+        return await self._delivery.extent(request, context)
+
+    async def Rows(self, request: pb.RowsRequest, context: Context) -> AsyncIterator[pb.RowsReply]:
+        async for reply in self._delivery.rows(request, context):
+            yield reply
+
+    async def Take(self, request: pb.TakeRequest, context: Context) -> pb.Empty:
+        return await self._delivery.take(request, context)
+
     # -- following ----------------------------------------------------------------------------
 
-    async def _follow(
-        self, requests: AsyncIterator[pb.FollowRequest], context: Context
+    async def Follow(
+        self, request_iterator: AsyncIterator[pb.FollowRequest], context: Context
     ) -> AsyncIterator[pb.FollowReply]:
-        first = await anext(requests, None)
+        first = await anext(request_iterator, None)
         if first is None:
             return
         query = await self._find(first.query_id, context)
@@ -207,7 +185,7 @@ class Control:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
         query.follow(True)
         leaving = asyncio.Event()
-        taking = asyncio.create_task(self._take(query, requests, leaving))
+        taking = asyncio.create_task(self._take(query, request_iterator, leaving))
         try:
             yield pb.FollowReply(schema=query.plan.query.output_schema().serialize().to_pybytes())
             async for reply in self._rows_of(query, leaving):
@@ -259,14 +237,14 @@ class Control:
 
     # -- status -------------------------------------------------------------------------------
 
-    async def _stop_daemon(self, _: pb.Empty, __: Context) -> pb.Empty:
+    async def Stop(self, request: pb.Empty, context: Context) -> pb.Empty:
         self._stop()
         return pb.Empty()
 
-    async def _status(self, _: pb.Empty, __: Context) -> pb.StatusReply:
+    async def Status(self, request: pb.Empty, context: Context) -> pb.StatusReply:
         return self._report.reply(await asyncio.to_thread(peak_bytes))
 
-    async def _walks(self, request: pb.WalksRequest, _: Context) -> pb.WalksReply:
+    async def Walks(self, request: pb.WalksRequest, context: Context) -> pb.WalksReply:
         site, now_us = self._runner.stack.site, self._runner.clock.now_us()
         return pb.WalksReply(walks=walk_rows(site, request.query_id, now_us))
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn, assert_never
+from typing import Any, NoReturn, assert_never
 
 from node.core.effects import (
     AppendBatch,
@@ -27,17 +27,17 @@ from node.core.effects import (
 )
 from node.core.events import Event, SourceFailed, StatisticsRequested
 from node.io.clock import Clock
-from node.io.engine_thread import EngineThread
-from node.io.file_thread import FileWork
-from node.io.late import LateFiles
-from node.io.measure import measure
-from node.io.memory_storage import MemoryStorage
-from node.io.queries import Queries
-from node.io.source import Source
-from node.io.storage_thread import StorageThread
+from node.io.results.issued_queries import Queries
+from node.io.sources.late_files import LateFiles
+from node.io.sources.profiler import measure
+from node.io.sources.source import Source
+from node.io.threads.engine_thread import EngineThread
+from node.io.threads.file_thread import FileWork
+from node.io.threads.memory_storage import MemoryStorage
+from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
 from node.stack import CloseConnection, Input, Output, SendFrame, Stack, TimePassed
-from planner.model import JoinQuery
+from planner.model.query import JoinQuery
 
 log = logging.getLogger(__name__)
 
@@ -198,10 +198,16 @@ class Runner:
             case _:
                 assert_never(output)
 
-    def _spawn(self, coroutine: object) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(coroutine)  # type: ignore[arg-type]
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What a source is not meant to raise is a bug: a stream that stands still would never be noticed."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
+            self._over.set_exception(error)
 
     async def _read(self, effect: ReadSource) -> None:
         source = self._sources[effect.stream]

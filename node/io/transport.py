@@ -1,6 +1,6 @@
 """Connections: one gRPC bidirectional stream per pair of sites, dialled by the site whose name sorts first.
 
-What flows and what it means is the link's business (``node.core.link``). Here
+What flows and what it means is the link's business (``node.core.links.link``). Here
 connections are made, broken connections are made again with backoff, and bytes
 are written, read and counted.
 
@@ -24,8 +24,8 @@ import grpc
 from node.codec import FrameWriter, Shipment, cut
 from node.core.errors import PeerProtocolError
 from node.core.limits import MIB
-from node.core.link import Refuse
-from node.io.ledger import LinkLedger
+from node.core.links.link_frames import Refuse
+from node.io.reports.ledger import LinkLedger
 from node.stack import (
     CloseConnection,
     ConnectionClosed,
@@ -39,6 +39,8 @@ from node.stack import (
 
 log = logging.getLogger(__name__)
 
+#: By hand, and not by generated code: that would wrap each shipment, which is bytes in a layout of its own, in a
+#: message of protobuf, and so send more bytes.
 CONNECT_METHOD = "/narrows.Link/Connect"
 
 _BACKOFF_S_FIRST = 0.1
@@ -278,5 +280,8 @@ def _cause(error: BaseException) -> str:
         if error.code() is grpc.StatusCode.INTERNAL and "from Core" in (error.details() or ""):
             # What gRPC says of a write to a connection that broke.
             return "connection lost"
+        if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+            # The peer's own words: it is not ready yet.
+            return error.details() or "not ready"
         return f"{error.code().name.lower()}: {error.details()}"
     return str(error) or type(error).__name__

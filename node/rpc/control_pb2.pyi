@@ -10,6 +10,20 @@ class Empty(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ReadyReply(_message.Message):
+    __slots__ = ("site", "instance", "ready", "steps", "step_seconds")
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    STEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    site: str
+    instance: str
+    ready: bool
+    steps: _containers.RepeatedScalarFieldContainer[str]
+    step_seconds: float
+    def __init__(self, site: _Optional[str] = ..., instance: _Optional[str] = ..., ready: _Optional[bool] = ..., steps: _Optional[_Iterable[str]] = ..., step_seconds: _Optional[float] = ...) -> None: ...
+
 class IssueRequest(_message.Message):
     __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained", "keep")
     TEXT_FIELD_NUMBER: _ClassVar[int]

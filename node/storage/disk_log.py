@@ -23,8 +23,8 @@ from itertools import pairwise
 import pyarrow as pa
 
 from node.core.errors import invariant
-from node.core.sealer import Batch
-from node.core.ticks import TICK_MIN, tick_text
+from node.core.streams.sealer import Batch
+from node.core.streams.ticks import TICK_MIN, tick_text
 from node.storage.disk import Disk, DiskFile
 from node.storage.errors import StorageError
 from node.storage.record import HEAD_BYTES, decode_batch, decode_head, encode_record, is_whole

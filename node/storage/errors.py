@@ -1,6 +1,6 @@
 """What can be wrong with a log."""
 
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 
 
 class StorageError(NarrowsError):

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from itertools import islice
 
 from node.core.errors import invariant
-from node.core.sealer import Batch
-from node.core.ticks import TICK_MIN, tick_text
+from node.core.streams.sealer import Batch
+from node.core.streams.ticks import TICK_MIN, tick_text
 from node.storage.errors import StorageError
 from node.storage.stream_log import PIECE_BYTES
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from node.core.payload import from_plain, plain_type, to_plain
-from node.core.sealer import Batch
-from node.core.ticks import Span
+from node.core.encoding.payload import from_plain, plain_type, to_plain
+from node.core.streams.sealer import Batch
+from node.core.streams.ticks import Span
 from node.storage.disk import Bytes
 from node.storage.errors import StorageError
 
@@ -103,7 +103,7 @@ def _rows_of(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _compact(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Arrow writes all that a column of views can point to, be it cut to a few rows: make it point to those only."""
+    """Arrow writes all that a column of views can point to, even of a slice: make it point to its own rows only."""
     for place, kind in enumerate(rows.schema.types):
         if plain_type(kind) != kind and not pa.types.is_run_end_encoded(kind):
             rows = rows.set_column(place, rows.schema.field(place), from_plain(to_plain(rows.column(place)), kind))

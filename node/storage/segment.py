@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from node.core.ticks import TICK_MIN, tick_text
+from node.core.streams.ticks import TICK_MIN, tick_text
 from node.storage.disk import Bytes
 from node.storage.errors import StorageError
 from node.storage.record import HEAD_BYTES, MARK, decode_head, is_whole

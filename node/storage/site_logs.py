@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from node.core.ticks import tick_text
+from node.core.streams.ticks import tick_text
 from node.storage.disk_log import DiskLog
 from node.storage.errors import StorageError
 from node.storage.folder import Folder, sync_folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from node.core.sealer import Batch
+from node.core.streams.sealer import Batch
 
 #: A reader gets about this much at once.
 PIECE_BYTES = 1 << 20

@@ -1,6 +1,6 @@
 """The logs of all streams of a site: what the core asks of them, and what they answer.
 
-It has no thread of its own: a daemon calls it from one (``node/io/storage_thread.py``), the simulator as it likes.
+It has no thread of its own: a daemon calls it from one (``storage_thread``), the simulator as it likes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,6 @@ class StreamLogs:
         self._logs = dict(logs)
         #: Streams of which a batch could not be logged: those after it cannot be either, and that was said.
         self._failed: dict[str, None] = {}
-
-    @property
-    def nbytes(self) -> dict[str, int]:
-        """How much is kept of each stream."""
-        return {stream: kept.nbytes for stream, kept in self._logs.items()}
 
     def answer(self, effects: Sequence[LogEffect]) -> list[Event]:
         """Do all of them. A bug is told as the failure of their streams: without an answer these would stand still."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from node.rpc import link_pb2 as pb
 from node.wire.parse import parse
 from node.wire.values import stream_out, streams_in
-from planner.model import StreamInfo
+from planner.model.query import StreamInfo
 
 
 def encode_about(streams: Iterable[StreamInfo]) -> bytes:

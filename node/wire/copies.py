@@ -1,6 +1,6 @@
 """Copies that run, with their filters, to protobuf and back.
 
-What the functions of a filter are is checked where it is computed (``node.core.arrangements.owning``); what it is
+What the functions of a filter are is checked where it is computed (``owned_copies``); what it is
 made of is checked here, and how deep it goes, for those who walk it by recursion.
 """
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from node.core.errors import PeerProtocolError
 from node.rpc import link_pb2 as pb
-from planner.algorithms import CopyKind
-from planner.copies import CopyAxis, RunningCopy
-from planner.model import Call, ColumnRef, Expr, Literal
+from planner.algorithms.descriptions import CopyKind
+from planner.model.copies import CopyAxis, RunningCopy
+from planner.model.query import Call, ColumnRef, Expr, Literal
 
 #: What a query can have is less deep, and has numbers of fewer digits.
 DEPTH_MAX = 256

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from node.core import link as frames
 from node.core.errors import PeerProtocolError
-from node.core.link import Frame
+from node.core.links import link_frames as frames
+from node.core.links.link_frames import Frame
 from node.rpc import link_pb2 as pb
 from node.wire.parse import parse
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from node.core.encoding.varint import signed
 from node.core.errors import PeerProtocolError
-from node.core.link import Kind, Packed
-from node.core.messages import (
+from node.core.links.link_frames import Kind, Packed
+from node.core.links.messages import (
     AskMatches,
     AskProfile,
     Carry,
@@ -30,7 +31,6 @@ from node.core.messages import (
     Sync,
     TupleAnswer,
 )
-from node.core.varint import signed
 from node.rpc import link_pb2 as pb
 from node.wire.copies import copy_in, copy_out
 from node.wire.packed import Numbers, pack, unpack

@@ -9,10 +9,10 @@ Numbers stay numbers up to the connection, which knows what was sent before and 
 
 from __future__ import annotations
 
+from node.core.encoding.varint import decode_varint, decode_varints, encode_varint, encode_varints, signed
 from node.core.errors import LocalProtocolError, PeerProtocolError
-from node.core.link import Packed
-from node.core.ticks import Span
-from node.core.varint import decode_varint, decode_varints, encode_varint, encode_varints, signed
+from node.core.links.link_frames import Packed
+from node.core.streams.ticks import Span
 
 
 def pack(numbers: tuple[int, ...], body: bytes, blobs: tuple[bytes, ...]) -> Packed:

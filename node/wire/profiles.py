@@ -1,6 +1,6 @@
 """Profiles of streams to protobuf and back, for messages.
 
-Sketches are most of it. The upper half of a hash is all that a sketch is made with (``node.core.profile``), so
+Sketches are most of it. The upper half of a hash is all that a sketch is made with (``node.core.planning.profile``), so
 that is what travels, as differences; times travel in the largest unit in which they are whole.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from node.core.encoding.ints import decode_ints, encode_ints
 from node.core.errors import PeerProtocolError, invariant
-from node.core.ints import decode_ints, encode_ints
-from node.core.messages import LinkSeen, Profiles
+from node.core.links.messages import LinkSeen, Profiles
 from node.rpc import link_pb2 as pb
 from node.wire.copies import copy_in, copy_out
-from planner.stats import HASH_END, KeySketch, StreamProfile
+from planner.estimate.statistics import HASH_END, KeySketch, StreamProfile
 
 I64 = NDArray[np.int64]
 

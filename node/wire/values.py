@@ -7,16 +7,17 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from node.core.errors import PeerProtocolError
-from node.core.ticks import TICK_END, TICK_MIN, Span
+from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from node.rpc import link_pb2 as pb
-from planner.model import Algorithm, Policy, PolicyName, Sequence, Step, StreamInfo, TimeUnit
+from planner.model.query import Algorithm, Policy, PolicyName, Sequence, Step, StreamInfo
+from planner.model.time_unit import TimeUnit
 
 #: Event times and durations lie within this of zero: sums of two of them do not overflow.
 _TIME_MAX = 2**62
 
 
 def tick_in(tick: int) -> int:
-    """A tick that came, in its range; so it is with the others. Raises PeerProtocolError if it is not."""
+    """A tick that came. Raises PeerProtocolError if it is out of range, as all functions here do."""
     if not TICK_MIN <= tick <= TICK_END:
         raise PeerProtocolError(f"a tick requires a number within {TICK_END} of zero; got {tick}")
     return tick

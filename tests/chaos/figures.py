@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from cli.tables import size_text
-from node.io.latency import percentile_us
+from cli.show.tables import size_text
+from node.io.reports.latency import percentile_us
 from node.rpc import control_pb2 as pb
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 from tests.chaos.rig import Played, Rig
 
 _WRONG_MAX = 600

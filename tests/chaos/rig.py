@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from netsim.network import found
 from netsim.proxies import Proxies
-from spark_jobs.source_state import StateFolder
+from spark_jobs.source.state import StateFolder
 from tests.chaos.load import BASE_MS, LAST_MS, LIVE, SITES, Feeder, Load, Query, write_chaos_cluster
 from tests.chaos.memory import Memory
 from tests.chaos.reader import Reader

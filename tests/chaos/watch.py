@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cli.asking import ask_all
-from cli.client import Client
-from cli.diagnosis import diagnosis
-from node.core.ticks import TICK_END, TICK_MIN
+from cli.show.diagnosis import diagnosis
+from node.client import Client
+from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 
 _EVERY_S = 0.5

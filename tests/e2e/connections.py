@@ -19,13 +19,19 @@ def _listed() -> Iterable[list[str]]:
         yield from (fields for fields in map(str.split, lines) if fields[_STATE] == _ESTABLISHED)
 
 
+def _ends(ports: Iterable[int]) -> dict[int, set[str]]:
+    """For each port the ends that dialled it."""
+    found: dict[int, set[str]] = {port: set() for port in ports}
+    for fields in _listed():
+        port = int(fields[_REMOTE].rpartition(":")[2], 16)
+        if port in found:
+            found[port].add(fields[_LOCAL])
+    return found
+
+
 def dialled(ports: Iterable[int]) -> Counter[int]:
     """For each port how many connections to it are established, by the end that dialled."""
-    wanted = set(ports)
-    # The list is not read in one moment: a connection may be in it twice.
-    ends = {(fields[_LOCAL], fields[_REMOTE]) for fields in _listed()}
-    found = Counter(int(remote.rpartition(":")[2], 16) for _, remote in ends)
-    return Counter({port: found[port] for port in wanted})
+    return Counter({port: len(ends) for port, ends in _ends(ports).items()})
 
 
 def dialled_by(pid: int, ports: Iterable[int]) -> Counter[int]:
@@ -41,8 +47,9 @@ def dialled_by(pid: int, ports: Iterable[int]) -> Counter[int]:
 class Watch:
     """How often there was more than one connection dialled to a port, looked at many times a second.
 
-    Once, on a busy machine, two were seen for a moment, and it is not known whether there were two or one was listed
-    twice; so a few such looks are allowed. That none stays is asked separately.
+    The kernel's list is not read in one moment: a connection that ends and the one that replaces it may both be in it.
+    So what is in one reading is read again: if both are in the second one too, the old one was there after the first
+    had seen the new one.
     """
 
     def __init__(self, ports: Iterable[int]) -> None:
@@ -64,7 +71,9 @@ class Watch:
 
     def _look(self) -> None:
         while not self._ended.wait(0.02):
-            counts = dialled(self._ports).values()
-            self.one += any(count == 1 for count in counts)
-            self.more += any(count > 1 for count in counts)
+            first = _ends(self._ports)
+            self.one += any(len(ends) == 1 for ends in first.values())
+            if any(len(ends) > 1 for ends in first.values()):
+                second = _ends(self._ports)
+                self.more += any(len(first[port] & second[port]) > 1 for port in self._ports)
             self.looks += 1

@@ -14,10 +14,12 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +27,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from cli.client import Client, DaemonUnreachableError
+from node.client import Client, DaemonUnreachableError, NotNowError
+from node.client.start import Start
 from node.rpc import control_pb2 as pb
 from tests.oracle.compare import same_rows
 from tests.oracle.oracle import OracleStream, Unit, Window, accepted, expected, expected_pairs
@@ -290,11 +293,16 @@ def shipped(stats: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 class Background:
     """A command that goes on beside the test."""
 
-    def __init__(self, *arguments: str | Path, name: str, folder: Path) -> None:
+    def __init__(self, *arguments: str | Path, name: str, folder: Path, given: Mapping[str, str] | None = None) -> None:
+        """``given``: its environment, if it is not that of every process of the test."""
         self._out, self._err = folder / f"{name}.out", folder / f"{name}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                [*NARROWS, *planned(*arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment()
+                [*NARROWS, *planned(*arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=given or environment(),
             )
 
     @property
@@ -333,7 +341,7 @@ class Daemons:
     config: Path
     node_config: Path | None = None
     arguments: tuple[str, ...] = ()
-    #: How long a daemon may take until it listens.
+    #: How long a daemon may take until it is ready.
     ready_s: float = PATIENCE_S
     nodes: dict[str, Background] = field(default_factory=dict)
     _starts: int = 0
@@ -353,21 +361,23 @@ class Daemons:
                 node.kill()
 
     def start(self, *sites: str) -> Daemons:
-        """Start these and wait until they listen."""
-        for site in sites:
+        """Start these and wait until they are ready."""
+        config = self.node_config or self.config
+        starts = {site: Start() for site in sites}
+        for site, start in starts.items():
             self._starts += 1
-            config = self.node_config or self.config
             name, folder = f"{site}-{self._starts}", self.config.parent
-            self.nodes[site] = Background(
-                "node", "--config", config, "--site", site, *self.arguments, name=name, folder=folder
-            )
-        for site in sites:
-            eventually(f"{site} listens", lambda site=site: self._listens(site), self.ready_s)  # type: ignore[misc]
+            words: list[str | Path] = ["node", "--config", config, "--site", site, *self.arguments]
+            self.nodes[site] = Background(*words, name=name, folder=folder, given=start.environment(environment()))
+        for site, start in starts.items():
+            # At its own port: others may have to go through something that a test has cut.
+            with Client(site, _site_table(config, site)["listen"]) as client:
+                eventually(f"{site} is ready", partial(self._ready, site, start, client), self.ready_s)
         return self
 
-    def _listens(self, site: str) -> bool:
+    def _ready(self, site: str, start: Start, client: Client) -> bool:
         assert self.nodes[site].process.poll() is None, self.nodes[site].err
-        return "listens on" in self.nodes[site].err
+        return is_ready(start, client)
 
     def linked(self, *sites: str) -> Daemons:
         """Wait until these have all their links."""
@@ -380,21 +390,30 @@ class Daemons:
         return status is not None and all(link.state == "up" for link in status.links)
 
     def client(self, site: str) -> Client:
-        lines = self.config.read_text().splitlines()
-        start = lines.index(f"[site.{site}]")
-        table = dict(line.split(" = ") for line in lines[start + 1 : start + 3] if " = " in line)
-        return Client(site, table.get("address", table["listen"]).strip('"'))
+        table = _site_table(self.config, site)
+        return Client(site, table.get("address", table["listen"]))
 
     def status(self, site: str) -> pb.StatusReply | None:
         with self.client(site) as client:
             try:
                 return client.status()
-            except DaemonUnreachableError:
+            except (DaemonUnreachableError, NotNowError):
                 return None
 
     def query_info(self, query_id: str) -> pb.QueryInfo:
         with self.client(query_id.rpartition("-")[0]) as client:
             return next(info for info in client.queries() if info.query_id == query_id)
+
+
+def is_ready(start: Start, client: Client) -> bool:
+    """Whether that start of a daemon has come so far."""
+    said = start.readiness(client)
+    return said is not None and said.ready
+
+
+def _site_table(config: Path, site: str) -> dict[str, str]:
+    table: dict[str, str] = tomllib.loads(config.read_text())["site"][site]
+    return table
 
 
 # -- nothing left behind ----------------------------------------------------------------------

@@ -17,8 +17,9 @@ from demo.shop import write_shop
 from netsim.binary import server_path
 from netsim.loopback import get
 from tests.e2e.harness import Background, environment, eventually, free_port
+from tests.places import ROOT
 
-FOLDER = Path(__file__).resolve().parents[2] / "compose"
+FOLDER = ROOT / "compose"
 SERVICES: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
 SITES = ("frankfurt", "virginia", "singapore")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from node.client.start import Start
 from tests.e2e.cases import steady
 from tests.e2e.harness import (
     NARROWS,
@@ -20,6 +21,7 @@ from tests.e2e.harness import (
     Said,
     environment,
     eventually,
+    is_ready,
     narrows,
     no_trace,
     none_left,
@@ -156,9 +158,15 @@ def test_a_daemon_ends_with_its_terminal_unless_nohup_says_otherwise(tmp_path: P
         daemons.nodes["alpha"].signal(signal.SIGHUP)
         assert daemons.nodes["alpha"].end().code == 0
     command = ["nohup", *NARROWS, "node", "--config", str(config), "--site", "beta"]
-    log = tmp_path / "nohup.err"
-    with log.open("wb") as err, subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=err, stdout=err) as beta:
-        eventually("beta listens", lambda: "listens on" in log.read_text())
+    log, start = tmp_path / "nohup.err", Start()
+    with (
+        daemons.client("beta") as client,
+        log.open("wb") as err,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=err, stdout=err, env=start.environment(environment())
+        ) as beta,
+    ):
+        eventually("beta is ready", lambda: is_ready(start, client))
         beta.send_signal(signal.SIGHUP)
         narrows("status", "--config", config).ok()
         assert beta.poll() is None

@@ -17,7 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from cli.client import DaemonRefusedError
+from node.client import DaemonRefusedError
 from node.rpc import control_pb2 as pb
 from tests.e2e.cases import steady
 from tests.e2e.harness import (

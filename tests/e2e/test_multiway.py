@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cli.client import Client
-from cli.follow import follow
+from cli.tasks.follow import follow
+from node.client import Client
 from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
 from tests.e2e.harness import (
@@ -32,8 +32,8 @@ from tests.e2e.harness import (
     free_port,
     write_cluster,
 )
-from tests.e2e.test_real_data import DATA
 from tests.oracle.oracle import OracleStream, expected
+from tests.places import DATA
 
 SITES = ("alpha", "beta", "gamma", "delta")
 #: Per data set: how many queries over more than two streams are published, and which of them run always.

@@ -11,10 +11,10 @@ import pytest
 
 from tests.e2e.cases import CASES
 from tests.e2e.harness import NARROWS, Said, environment, no_trace, write_cluster
+from tests.places import ROOT
 
 Command = Callable[[Path], tuple[str, ...]]
 
-ROOT = Path(__file__).resolve().parents[2]
 INSTALL = (
     "install it (Debian, Ubuntu: apt-get install "
     "openjdk-17-jre-headless; macOS: brew install openjdk@17; then set JAVA_HOME if java is not on the PATH)"

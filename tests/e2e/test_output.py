@@ -151,8 +151,7 @@ HELP = {
 def test_help_says_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     assert narrows("--help").ok().out
     for command, words in HELP.items():
-        with pytest.raises(SystemExit, match="0"):
-            main([*([command] if command else []), "--help"])
-        text = capsys.readouterr().out
+        assert main([*([command] if command else []), "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
         missing = [word for word in words if word not in text]
         assert not missing, (command, text)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cli.follow import follow
+from cli.tasks.follow import follow
 from node.core.effects import QueryState
 from tests.e2e.harness import (
     CARRIED,
@@ -34,9 +34,8 @@ from tests.e2e.harness import (
     window_text,
 )
 from tests.oracle.oracle import OracleStream, expected_pairs
+from tests.places import DATA
 
-ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("NARROWS_DATA", ROOT.parent / "shared" / "data"))
 SITES = ("alpha", "beta")
 ALL_QUERIES = bool(os.environ.get("NARROWS_ALL_QUERIES"))
 

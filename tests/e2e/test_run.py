@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli.follow import follow
+from cli.tasks.follow import follow
 from node.core.effects import QueryState
 from tests.e2e.cases import CASES, table
 from tests.e2e.harness import (

@@ -19,8 +19,8 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.sink import NarrowsDataSource, issue
-from spark_jobs.sink_client import SinkClient
+from node.client import Client
+from spark_jobs.sink.data_source import NarrowsDataSource, issue
 from tests.e2e.cases import every_type, table
 from tests.e2e.harness import (
     PATIENCE_S,
@@ -92,7 +92,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
 
 
 def address(daemons: Daemons) -> str:
-    return daemons.client("alpha")._address
+    return daemons.client("alpha").address
 
 
 def completed(daemons: Daemons, join: Join, *, keep: bool = False) -> str:
@@ -121,9 +121,10 @@ class Sink:
 
     def _write(self, batch: DataFrame, number: int) -> None:
         rows = batch.toArrow()
-        self.attempts.append((number, rows))
         self._folder.mkdir(exist_ok=True)
         pq.write_table(rows, self._folder / f"{number}.parquet")
+        # Only now: who sees an attempt reads its file.
+        self.attempts.append((number, rows))
         if self.killed_after == number:
             self.killed_after = None
             raise RuntimeError("killed before the commit")
@@ -253,7 +254,7 @@ def test_a_stream_that_is_stopped_or_killed_before_its_commit_reads_the_same_row
     assert [rows.num_rows for rows in first.values()] == [limit] * 6 + [left]
 
     # What is committed is forgotten, when Spark says so: it does as it begins the next batch. A gap is never silent.
-    with SinkClient(address(cluster)) as client:
+    with Client.at(address(cluster)) as client:
         extent = client.extent(query)
     assert (extent.first, extent.end) == (want.num_rows - left, want.num_rows)
     with pytest.raises(Exception, match=rf"rows 0 to {want.num_rows - left - 1} were taken and are not kept"):

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from tests.e2e.harness import environment, free_port, new_tag, none_left
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 #: The command, on other ports than other tests use and with the engine that starts at once.
 COMMAND = """\

@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import strategies as st
 
-from node.core import keycodes as keys
 from node.core.engine import (
     HIGH,
     KEY,
@@ -39,8 +38,9 @@ from node.core.engine import (
     OpenTable,
     Probe,
 )
+from node.core.keys import keycodes as keys
 from node.engine import orders, tiers
-from planner.model import Call, ColumnRef, Expr, Literal
+from planner.model.query import Call, ColumnRef, Expr, Literal
 from tests.engines.judge import (
     INT64_MAX,
     INT64_MIN,

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from node.core import keycodes as keys
 from node.core.engine import (
     HIGH,
     LOW,
@@ -26,8 +25,9 @@ from node.core.engine import (
     Probe,
     Question,
 )
+from node.core.keys import keycodes as keys
 from node.engine import fusion, orders, tiers
-from planner.model import Call, ColumnRef, Expr, Literal
+from planner.model.query import Call, ColumnRef, Expr, Literal
 from tests.engines.judge import Engines, as_counter
 from tests.sim.reference_engine import ReferenceEngine
 

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from node.core import hashing
-from node.core import keycodes as keys
 from node.core.engine import (
     HIGH,
     LOW,
@@ -28,7 +26,9 @@ from node.core.engine import (
     joined_schema,
     probe_schema,
 )
-from node.core.hashing import U64
+from node.core.keys import hashing
+from node.core.keys import keycodes as keys
+from node.core.keys.hashing import U64
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 

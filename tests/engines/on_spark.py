@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from node.core import hashing
-from node.core import keycodes as keys
 from node.core.engine import CloseTable, Op, Outcome
-from spark_jobs.engine import SparkEngine
+from node.core.keys import hashing
+from node.core.keys import keycodes as keys
+from spark_jobs.engine.spark_engine import SparkEngine
 from spark_jobs.process import SparkProcess
 
 

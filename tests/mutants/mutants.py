@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.mutants.bugs import copies, engine, links, planning, queries, storage, streams, tables, walks
+from tests.mutants.errors import UnfitError
+from tests.mutants.functions import ROOT
 from tests.mutants.mutant import Mutant
 
 #: By the name of the part: its bugs, and the files of unit tests by the first part of a function's name.
@@ -24,4 +26,12 @@ def files_of(mutant: Mutant) -> tuple[str, ...]:
     """The files of unit tests in which one should notice it."""
     tests = next(tests for mutants, tests in PARTS.values() if mutant in mutants)
     stem = mutant.changes[0][0].split(".", 1)[0]
-    return tuple(f"tests/unit/{file}.py" for file in [*tests.get(stem, tests[""]).split(), "test_noticed"])
+    return tuple(_file(name) for name in [*tests.get(stem, tests[""]).split(), "core/test_noticed"])
+
+
+def _file(name: str) -> str:
+    """The file of tests whose path ends so."""
+    found = sorted((ROOT / "tests" / "unit").rglob(f"{name}.py"))
+    if len(found) != 1:
+        raise UnfitError(f"one file of unit tests is required that ends in {name}.py; got {len(found)}")
+    return found[0].relative_to(ROOT).as_posix()

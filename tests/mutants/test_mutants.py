@@ -31,8 +31,8 @@ from tests.mutants.verdict import NO_BUG, verdicts
 
 #: Noticed by a unit test, each in a fraction of a second.
 BY_UNIT_TESTS = {
-    "a link acknowledges one too far": ("tests/unit/test_link.py",),
-    "complete when one head is": ("tests/unit/test_sink.py",),
+    "a link acknowledges one too far": ("tests/unit/node/core/links/test_link.py",),
+    "complete when one head is": ("tests/unit/node/core/queries/test_sink.py",),
 }
 #: Noticed by one of the first seeds.
 BY_SEEDS = ("no freeze between Prepare and Start", "W' does not say what it forgot")
@@ -116,7 +116,7 @@ def _noticed(mutants: Sequence[Mutant], tests: Mapping[str, tuple[str, ...]], se
     [
         (lambda: _noticed([named(name) for name in BY_UNIT_TESTS], BY_UNIT_TESTS, 0), "unit"),
         (lambda: _noticed([named(name) for name in BY_SEEDS], {}, 3), "sim"),
-        (lambda: _noticed([NO_BUG], {NO_BUG.name: ("tests/unit/test_sink.py",)}, 3), ""),
+        (lambda: _noticed([NO_BUG], {NO_BUG.name: ("tests/unit/node/core/queries/test_sink.py",)}, 3), ""),
     ],
     ids=["by unit tests", "by the simulator", "without a bug by none"],
 )

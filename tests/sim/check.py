@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from node.core.effects import QueryState
 from tests.oracle.compare import row_codes, same_rows
-from tests.sim.crowd import crowd_of
-from tests.sim.expectation import expected_rows, kept
-from tests.sim.multiway import multiway_of
-from tests.sim.queries import QuerySpec
-from tests.sim.scenario import Scenario, StreamData, two_way_of
-from tests.sim.shared import shared_of
+from tests.sim.judges.expectation import expected_rows, kept
+from tests.sim.scenarios.crowd import crowd_of
+from tests.sim.scenarios.multiway import multiway_of
+from tests.sim.scenarios.queries import QuerySpec
+from tests.sim.scenarios.scenario import Scenario, StreamData, two_way_of
+from tests.sim.scenarios.shared import shared_of
 from tests.sim.world import GIVEN_UP, Delivered, Outcome, World
 
 SHORTEN_TRIES_MAX = 300

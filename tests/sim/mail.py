@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from node.core.effects import Effect, Send
 from node.core.events import Event, MessageReceived, PeerStateLost
-from node.core.messages import Message
+from node.core.links.messages import Message
 from node.core.site import Site
 
 Way = tuple[str, str]

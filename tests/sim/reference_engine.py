@@ -26,7 +26,7 @@ from node.core.engine import (
     find_schema,
     joined_schema,
 )
-from planner.model import Expr
+from planner.model.query import Expr
 from tests.expressions import rows_that_hold
 
 Row = dict[str, Any]

@@ -20,10 +20,10 @@ import pytest
 
 from node.core.effects import QueryState
 from tests.oracle.compare import same_rows
-from tests.sim.expectation import expected_rows
-from tests.sim.predicates import Col
-from tests.sim.queries import ALGORITHMS, Edge, QuerySpec, Ref, Way, Window
-from tests.sim.scenario import Extra, Scenario, StreamData
+from tests.sim.judges.expectation import expected_rows
+from tests.sim.scenarios.predicates import Col
+from tests.sim.scenarios.queries import ALGORITHMS, Edge, QuerySpec, Ref, Way, Window
+from tests.sim.scenarios.scenario import Extra, Scenario, StreamData
 from tests.sim.world import World
 
 SITES = ("ash", "bow", "cam", "dew")

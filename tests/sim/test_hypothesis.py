@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from node.core.limits import Limits
 from tests.sim.check import check
-from tests.sim.multiway import random_scenario
-from tests.sim.queries import ALGORITHMS, Window
-from tests.sim.scenario import Fault, Scenario, StreamData, two_way
+from tests.sim.scenarios.multiway import random_scenario
+from tests.sim.scenarios.queries import ALGORITHMS, Window
+from tests.sim.scenarios.scenario import Fault, Scenario, StreamData, two_way
 
 SITES = ("ash", "bow", "cam")
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tests.sim.check import check, difference
-from tests.sim.queries import ALGORITHMS, Window
-from tests.sim.scenario import MS, Scenario, StreamData, two_way
+from tests.sim.scenarios.queries import ALGORITHMS, Window
+from tests.sim.scenarios.scenario import MS, Scenario, StreamData, two_way
 from tests.sim.world import Outcome, World
 
 WINDOWS: list[Window] = [("range", 700), ("rows", 12)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from node.core.arrangements import portions
+from node.core.arrangements.copies import portions
 from tests.sim.check import check
-from tests.sim.crowd import crowd_of
-from tests.sim.scenario import Scenario
+from tests.sim.scenarios.crowd import crowd_of
+from tests.sim.scenarios.scenario import Scenario
 
 
 def steps_by_full_copies(scenario: Scenario) -> int:

@@ -32,10 +32,10 @@ from node.core.effects import (
 )
 from node.core.engine import Append, Engine, Question
 from node.core.events import BatchLogged, DropRequested, ProbeFinished, QueryIssued, RowsArrived, RowsStored
-from node.core.link import LinkState
+from node.core.links.link import LinkState
 from node.core.queries.waiting import Waiting
-from node.core.stream import LocalStream
-from node.core.ticks import TICK_END, TICK_MIN
+from node.core.streams.stream import LocalStream
+from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.engine.native import NativeEngine
 from node.stack import (
     CloseConnection,
@@ -51,18 +51,19 @@ from node.stack import (
 from node.storage.disk_log import DiskLog
 from node.storage.memory_log import MemoryLog
 from node.storage.stream_logs import LogEffect, StreamLogs
-from planner.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
-from planner.model import StreamInfo, TimeUnit
-from planner.sql import parse_query
-from tests.sim.copies import CopyJudge
+from planner.algorithms.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
+from planner.model.query import StreamInfo
+from planner.model.time_unit import TimeUnit
+from planner.sql.parser import parse_query
 from tests.sim.disk import SimulatedDisk
-from tests.sim.invariants import Invariants
+from tests.sim.judges.copies import CopyJudge
+from tests.sim.judges.invariants import Invariants
+from tests.sim.judges.sharing import Sharing
+from tests.sim.judges.views import Views
 from tests.sim.mail import Mail
-from tests.sim.queries import QuerySpec
 from tests.sim.reference_engine import ReferenceEngine
-from tests.sim.scenario import Fault, Scenario, StreamData
-from tests.sim.sharing import Sharing
-from tests.sim.views import Views
+from tests.sim.scenarios.queries import QuerySpec
+from tests.sim.scenarios.scenario import Fault, Scenario, StreamData
 
 START_US = 1_800_000_000_000_000
 DEADLINE_US = 3_600_000_000

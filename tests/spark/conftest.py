@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from node.core import hashing
-from node.core import keycodes as keys
+from node.core.keys import hashing
+from node.core.keys import keycodes as keys
 from spark_jobs.process import SparkProcess, SparkSettings
 
 

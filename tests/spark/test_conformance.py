@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.core import keycodes as keys
+from node.core.keys import keycodes as keys
 from spark_jobs.process import SparkProcess
 from tests.engines.conformance import *  # noqa: F403 - the cases
 from tests.engines.conformance import (

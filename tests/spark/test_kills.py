@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from node.core.engine import HIGH, LOW, Append, Op, OpenIndex, OpenTable, Probe
-from planner.errors import NarrowsError
+from planner.model.errors import NarrowsError
 from spark_jobs.process import SparkProcess
 from tests.engines.judge import done
 from tests.engines.on_spark import SparkEngines
@@ -248,7 +248,7 @@ import json, sys
 from pathlib import Path
 import pyarrow as pa
 from node.core.engine import HIGH, LOW, POSITION, Append, OpenIndex, OpenTable, Probe
-from spark_jobs.engine import SparkEngine
+from spark_jobs.engine.spark_engine import SparkEngine
 from spark_jobs.process import SparkProcess, SparkSettings
 
 folder = Path(sys.argv[1])

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.client import Client
 from cli.cluster import LocalCluster
-from cli.follow import follow
-from node.config import load_cluster
+from cli.cluster_file import load_cluster
+from cli.tasks.follow import follow
+from node.client import Client
 from node.core.effects import QueryState
 from tests.e2e.cases import CASES
 from tests.e2e.conftest import _nothing_left_behind  # noqa: F401 - a fixture
 from tests.e2e.harness import ALGORITHMS, SIX, assert_same_rows, free_port, run, write_cluster
 from tests.e2e.test_multiway import SETS, Published, published, read
-from tests.e2e.test_real_data import DATA
 from tests.e2e.test_real_data import SETS as TWO_WAY_SETS
 from tests.e2e.test_run import numbered
+from tests.places import DATA
 
 SITES = ("alpha", "beta")
 ALL = bool(os.environ.get("NARROWS_ALL_QUERIES"))
@@ -83,7 +83,8 @@ def test_a_run_with_spark_at_every_site_gives_the_published_rows(
     assert query.wrong(ran.rows) is None
     for site in SITES:
         assert f"site {site}: starting Spark, master local[1]" in ran.said.err
-        assert f"site {site}: Spark 4" in ran.said.err
+        assert f"site {site}: Spark is up" in ran.said.err
+        assert f"site {site}: ready after " in ran.said.err
         engine = ran.stats["sites"][site]["engine"]
         assert (engine["name"], engine["master"], engine["restarts"]) == ("spark", "local[1]", 0)
     # Windows are asked at the sites where they are; a plan may leave one without.

@@ -20,9 +20,9 @@ import pytest
 from node.config import ConfigError, SourceFormat, SparkSource, StreamConfig, Watermark
 from node.core.events import RowsArrived
 from spark_jobs.process import SparkProcess, SparkSettings
-from spark_jobs.source import SparkStream, open_streams
-from spark_jobs.source_child import WAITING_BATCHES_MAX
-from spark_jobs.source_state import Position, StateFolder
+from spark_jobs.source.reading import WAITING_BATCHES_MAX
+from spark_jobs.source.spark_stream import SparkStream, open_streams
+from spark_jobs.source.state import Position, StateFolder
 from tests.e2e.harness import (
     Background,
     Daemons,

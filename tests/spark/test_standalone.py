@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.standalone import Standalone
+from bench.spark.standalone import Standalone
 from spark_jobs.process import SparkProcess, SparkSettings
 from tests.engines.conformance import (  # noqa: F401 - the core of the cases
     test_a_closed_table_can_be_opened_anew_and_is_empty,

@@ -1,4 +1,4 @@
-"""A site whose Spark takes its time to start: what is wrong is said before, and it can be stopped meanwhile."""
+"""A site whose Spark takes its time to start: what is wrong is said before, and it says how far it is."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import signal
 import socket
 from pathlib import Path
 
+import pytest
+
+from node.client import Client, NotNowError
+from node.client.start import Start
 from tests.e2e.cases import steady
-from tests.e2e.harness import Background, eventually, narrows, new_tag, none_left, write_cluster
+from tests.e2e.harness import Background, environment, eventually, free_port, narrows, new_tag, none_left, write_cluster
 
 
-def spark_cluster(folder: Path, port: int | None = None) -> Path:
-    ports = None if port is None else {"alpha": port}
-    config = write_cluster(folder, [steady(1).streams[0]], sites=("alpha",), ports=ports)
+def spark_cluster(folder: Path, port: int) -> Path:
+    config = write_cluster(folder, [steady(1).streams[0]], sites=("alpha",), ports={"alpha": port})
     config.write_text(config.read_text().replace('engine = "native"', 'engine = "spark"'))
     return config
 
@@ -24,17 +27,29 @@ def test_a_port_that_is_taken_is_named_before_spark_is_started(tmp_path: Path) -
     assert "starting Spark" not in said.err
 
 
-def test_a_daemon_is_stopped_while_its_spark_starts_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_daemon_whose_spark_starts_says_so_refuses_the_rest_and_can_be_stopped(tmp_path: Path) -> None:
     tag = new_tag()
-    config = spark_cluster(tmp_path)
-    node = Background("node", "--config", config, "--site", "alpha", name="alpha", folder=tmp_path)
+    port, start = free_port(), Start()
+    config = spark_cluster(tmp_path, port)
+    words = ("node", "--config", config, "--site", "alpha")
+    node = Background(*words, name="alpha", folder=tmp_path, given=start.environment(environment()))
+    waits = "site alpha is not ready: starting Spark, master local[2], since "
     try:
-        eventually("Spark is being started", lambda: "starting Spark" in node.err)
+        with Client("alpha", f"127.0.0.1:{port}") as client:
+            eventually("Spark is being started", lambda: (said := start.readiness(client)) and said.steps)
+            readiness = client.readiness()
+            assert (readiness.site, readiness.ready) == ("alpha", False)
+            assert list(readiness.steps) == ["starting Spark, master local[2]"]
+            with pytest.raises(NotNowError) as refused:
+                client.issue(steady(1).text, "SP-D")
+        assert str(refused.value).startswith(waits)
+        status = narrows("status", "--config", config).failed(1)
+        assert waits in status.out
+        assert "does not answer" not in status.out
         node.signal(signal.SIGTERM)
         said = node.end().ok()
     finally:
         node.kill()
     # It did not wait for it either.
     assert "is ready" not in said.err
-    assert "listens on" not in said.err
     none_left(tag)

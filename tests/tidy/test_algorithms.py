@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.model import Algorithm
+from planner.model.query import Algorithm
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-DESCRIBED = "planner/algorithms.py"
+DESCRIBED = "planner/algorithms/descriptions.py"
 #: The halves that do the work.
 DONE = "node/core/algorithms/"
 _PACKAGES = ("planner", "node", "cli", "docs", "bench", "demo", "netsim", "spark_jobs")
@@ -30,6 +30,6 @@ def test_no_other_module_names_a_single_algorithm() -> None:
 
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_the_check_sees_what_it_is_for(tmp_path: Path, algorithm: Algorithm) -> None:
-    (tmp_path / "planner").mkdir()
-    (tmp_path / "planner" / "cost.py").write_text(f"x = y is Algorithm.{algorithm.name}\n")
-    assert offenders(tmp_path) == ["planner/cost.py"]
+    (tmp_path / "planner" / "cost").mkdir(parents=True)
+    (tmp_path / "planner" / "cost" / "estimates.py").write_text(f"x = y is Algorithm.{algorithm.name}\n")
+    assert offenders(tmp_path) == ["planner/cost/estimates.py"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.places import ROOT
 from tests.tidy.determinism import problems_in
 
-ROOT = Path(__file__).resolve().parents[2]
 PURE = [
     *sorted((ROOT / "planner").rglob("*.py")),
     *sorted((ROOT / "node" / "core").rglob("*.py")),

@@ -9,18 +9,25 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
-from planner.model import Algorithm
+from planner.model.query import Algorithm
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ["node", "planner", "spark_jobs", "netsim", "cli"]
 
 
 def test_generated_code_is_current(tmp_path: Path) -> None:
-    protos = ["proto/node/rpc/link.proto", "proto/node/rpc/control.proto"]
-    command = [sys.executable, "-m", "grpc_tools.protoc", "-I", "proto", f"--python_out={tmp_path}", *protos]
-    subprocess.run([*command, f"--pyi_out={tmp_path}"], cwd=ROOT, check=True)
-    for made in sorted((tmp_path / "node" / "rpc").iterdir()):
-        assert made.read_text() == (ROOT / "node" / "rpc" / made.name).read_text(), f"run make proto: {made.name}"
+    plugin = Path(sys.executable).with_name("protoc-gen-mypy_grpc")
+    protoc = [sys.executable, "-m", "grpc_tools.protoc", "-I", "proto", f"--plugin=protoc-gen-mypy_grpc={plugin}"]
+    link, control = "proto/node/rpc/link.proto", "proto/node/rpc/control.proto"
+    for arguments in (
+        [f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", link, control],
+        [f"--grpc_python_out={tmp_path}", f"--mypy_grpc_out={tmp_path}", control],
+    ):
+        subprocess.run([*protoc, *arguments], cwd=ROOT, check=True)
+    made, kept = (sorted((folder / "node" / "rpc").glob("*_pb2*.py*")) for folder in (tmp_path, ROOT))
+    assert [path.name for path in made] == [path.name for path in kept], "run make proto"
+    for new, old in zip(made, kept, strict=True):
+        assert new.read_text() == old.read_text(), f"run make proto: {old.name}"
 
 
 def test_the_wheel_lists_exactly_our_packages() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from node.core.limits import Limits
 from tests.sim.check import check
-from tests.sim.scenario import Fault, StreamData, two_way
+from tests.sim.scenarios.scenario import Fault, StreamData, two_way
 
 
 def test_tuples_that_overtake_the_start_wait_for_it() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.check import check
-from tests.sim.scenario import StreamData, two_way
+from tests.sim.scenarios.scenario import StreamData, two_way
 
 
 @pytest.mark.parametrize("origin", [2**61, -(2**61)])

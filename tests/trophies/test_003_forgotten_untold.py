@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from node.core.limits import Limits
 from tests.sim.check import check
-from tests.sim.scenario import StreamData, two_way
+from tests.sim.scenarios.scenario import StreamData, two_way
 
 ORIGIN = 2**50
 

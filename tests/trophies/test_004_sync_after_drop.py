@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.sim.check import check
-from tests.sim.predicates import Col
-from tests.sim.queries import QuerySpec, Ref, Way
-from tests.sim.scenario import Scenario, StreamData
+from tests.sim.scenarios.predicates import Col
+from tests.sim.scenarios.queries import QuerySpec, Ref, Way
+from tests.sim.scenarios.scenario import Scenario, StreamData
 
 
 def test_a_batch_for_a_copy_that_went_with_its_query_is_ignored() -> None:

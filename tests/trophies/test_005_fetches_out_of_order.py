@@ -7,7 +7,7 @@ as full whose tuples were not there, and rows were missing. Found by the judge o
 """
 
 from tests.sim.check import check
-from tests.sim.crowd import crowd_of
+from tests.sim.scenarios.crowd import crowd_of
 
 
 def test_a_fetch_that_finds_nothing_does_not_overtake_one_that_is_being_answered() -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from node.core.effects import QueryState
 from node.core.events import QueryIssued
-from node.core.messages import Carry
-from node.core.ticks import Span
-from planner.algorithms import Algorithm
-from planner.plans import forced_plan
-from planner.sql import parse_query
+from node.core.links.messages import Carry
+from node.core.streams.ticks import Span
+from planner.algorithms.descriptions import Algorithm
+from planner.model.plans import forced_plan
+from planner.sql.parser import parse_query
 from tests.unit.sites import Cluster
 
 

@@ -12,14 +12,15 @@ from typing import Any, cast
 import grpc
 import pyarrow as pa
 
+from node.client import Client
 from node.core.effects import QueryState, StoreRows
-from node.core.ticks import Span
+from node.core.streams.ticks import Span
 from node.io.control import Control
-from node.io.file_thread import FileThread
-from node.io.planned import Planned
-from node.io.queries import Queries
+from node.io.planning.outcome import Planned
+from node.io.results.issued_queries import Queries
+from node.io.threads.file_thread import FileThread
 from node.io.transport import SERVER_OPTIONS
-from spark_jobs.sink_client import SinkClient
+from node.rpc.control_pb2_grpc import add_ControlServicer_to_server
 from tests.unit.sites import Cluster
 
 PLAN = Cluster().plan("cam")
@@ -47,11 +48,11 @@ class Site:
         self._thread.start()
         self._ready.wait()
         self.address = f"127.0.0.1:{self._port}"
-        self.client = SinkClient(self.address)
+        self.client = Client("cam", self.address)
 
     async def _serve(self) -> None:
         server = grpc.aio.server(options=SERVER_OPTIONS)
-        server.add_generic_rpc_handlers((self._control.handlers(),))
+        add_ControlServicer_to_server(self._control, server)
         self._port = server.add_insecure_port("127.0.0.1:0")
         self._ending = asyncio.Event()
         await server.start()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from node.core.sealer import Batch
-from node.core.ticks import Span
+from node.core.streams.sealer import Batch
+from node.core.streams.ticks import Span
 from node.storage.stream_log import StreamLog
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])

@@ -9,8 +9,9 @@ from node.core.effects import AppendBatch, QueryState, ReadLog, ReportQuery, Run
 from node.core.engine import Question
 from node.core.events import Event, ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
-from node.core.link import Frame, LinkState
-from node.core.stream import LocalStream
+from node.core.links.link import LinkState
+from node.core.links.link_frames import Frame
+from node.core.streams.stream import LocalStream
 from node.stack import (
     CloseConnection,
     ConnectionClosed,
@@ -23,9 +24,9 @@ from node.stack import (
 )
 from node.storage.memory_log import MemoryLog
 from node.storage.stream_logs import StreamLogs
-from planner.model import Algorithm, StreamInfo
-from planner.plans import forced_plan
-from planner.sql import parse_query
+from planner.model.plans import forced_plan
+from planner.model.query import Algorithm, StreamInfo
+from planner.sql.parser import parse_query
 from tests.sim.reference_engine import ReferenceEngine
 from tests.unit.sites import QUERY, TAU_MS, info, rows_of
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from docs import generate
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "compose").glob("*.md"), *ROOT.glob("*.md")])
 
 

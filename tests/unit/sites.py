@@ -37,14 +37,15 @@ from node.core.events import (
     RowsStored,
 )
 from node.core.limits import Limits
-from node.core.messages import Message
+from node.core.links.messages import Message
 from node.core.site import Site
-from node.core.stream import LocalStream
+from node.core.streams.stream import LocalStream
 from node.storage.memory_log import MemoryLog
 from node.storage.stream_logs import StreamLogs
-from planner.model import FRONTIER_POLICY, Algorithm, Plan, Policy, StreamInfo, TimeUnit
-from planner.plans import forced_plan
-from planner.sql import parse_query
+from planner.model.plans import forced_plan
+from planner.model.query import FRONTIER_POLICY, Algorithm, Plan, Policy, StreamInfo
+from planner.model.time_unit import TimeUnit
+from planner.sql.parser import parse_query
 from tests.oracle.oracle import OracleStream, Unit, Window, expected
 from tests.sim.reference_engine import ReferenceEngine
 

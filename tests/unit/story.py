@@ -12,7 +12,7 @@ from docs import story
 from netsim.profiles import Change, Wan
 from node.core.effects import Effect, Send
 from node.core.events import Event, MessageReceived
-from node.core.messages import (
+from node.core.links.messages import (
     AskMatches,
     Carry,
     Done,
@@ -21,12 +21,13 @@ from node.core.messages import (
     Rows,
     Sync,
 )
-from planner.model import Algorithm, JoinQuery, Plan, StreamInfo, TimeUnit
-from planner.plans import forced_plan
-from planner.sql import parse_query
+from planner.model.plans import forced_plan
+from planner.model.query import Algorithm, JoinQuery, Plan, StreamInfo
+from planner.model.time_unit import TimeUnit
+from planner.sql.parser import parse_query
 from tests.oracle.oracle import OracleStream, expected
-from tests.sim.queries import QuerySpec, Ref, Way
-from tests.sim.scenario import Fault, Scenario, StreamData
+from tests.sim.scenarios.queries import QuerySpec, Ref, Way
+from tests.sim.scenarios.scenario import Fault, Scenario, StreamData
 from tests.sim.world import START_US, Outcome, World
 
 TableRows = tuple[Mapping[str, Any], ...]

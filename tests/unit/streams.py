@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from planner.graph import closure
-from planner.model import (
+from planner.estimate.sketches import key_choices, sketch_of
+from planner.estimate.statistics import LinkStats, Statistics, StreamProfile
+from planner.model.graph import closure
+from planner.model.query import (
     ColumnRef,
     Edge,
     Expr,
@@ -19,11 +21,9 @@ from planner.model import (
     RangeWindow,
     StreamInfo,
     StreamRef,
-    TimeUnit,
     Window,
 )
-from planner.sketches import key_choices, sketch_of
-from planner.stats import LinkStats, Statistics, StreamProfile
+from planner.model.time_unit import TimeUnit
 
 I64 = NDArray[np.int64]
 SPAN_S = 200

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from xml.etree import ElementTree as ET
 
-from planner.drawing import Rect, text_place
+from planner.explain.drawing import Rect, text_place
 
 _SVG = "{http://www.w3.org/2000/svg}"
 #: Places of text are estimates: they may come this close, or overlap by it.

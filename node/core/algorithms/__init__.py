@@ -1,7 +1,7 @@
 """The one-way join algorithms: one module each, named after the algorithm, with its two halves.
 
 ``Source`` is the half at the carry's site, ``Destination`` the one at the stream's, None where there is nothing to do.
-What is the same for several of them is in ``half``, ``probe``, ``ship`` and ``asking``.
+What is the same for several of them is in ``half``, ``probe``, ``ship`` and ``questions``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from node.core.algorithms.half import Half, HalfSite
 from node.core.algorithms.probe import LocalProbe
 from node.core.queries.shape import StepShape
-from planner.algorithms import Algorithm
+from planner.algorithms.descriptions import Algorithm
 
 _MODULES = {
     algorithm: import_module(f"node.core.algorithms.{algorithm.value.lower().replace('-', '_')}")

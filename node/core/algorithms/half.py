@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from node.core.arrangements.keys import KeysHolder
+from node.core.algorithms.desk import Desk
+from node.core.algorithms.span_ledger import SpanLedger
+from node.core.arrangements.copies.key_copy import KeysHolder
+from node.core.arrangements.copies.mixed_copy import MixedHolder
+from node.core.arrangements.copies.reduced_copy import ReducedHolder
+from node.core.arrangements.gate import Arrangement, Look
 from node.core.arrangements.lease import Lease
-from node.core.arrangements.mixed import MixedHolder
-from node.core.arrangements.reduced import ReducedHolder
 from node.core.arrangements.table import RowTable
-from node.core.desk import Desk
 from node.core.engine import HIGH, LOW, TS, Probe
 from node.core.errors import LocalProtocolError, PeerProtocolError
-from node.core.gate import Arrangement, Look
-from node.core.messages import StepMessage
+from node.core.links.messages import StepMessage
 from node.core.queries.shape import StepShape
 from node.core.queries.waiting import Asked, Sought, Stage, Waiting, Walk
-from planner.graph import conjunction
-from planner.model import Expr
+from planner.model.graph import conjunction
+from planner.model.query import Expr
 
 #: What rows can be joined with.
 Joinable = RowTable | ReducedHolder | MixedHolder
@@ -42,6 +43,8 @@ class Half:
         self._desk = site.desk
         self._step = step
         self._at_source = at_source
+        #: The walks that the other half sent.
+        self._came = SpanLedger(f"query {self._desk.query_id}, head {step.head!r}, step {step.number}")
         self._conditions: dict[Expr | None, Expr | None] = {}
 
     def arrive(self, walk: Walk) -> None:
@@ -67,6 +70,7 @@ class Half:
 
     def on_done(self, tick: int) -> None:
         """The sink is done with the head's walks before ``tick``."""
+        self._came.done(tick)
 
     @property
     def waiting(self) -> list[Waiting]:

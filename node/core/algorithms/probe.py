@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from node.core.algorithms.half import Half
 from node.core.arrangements.table import RowTable
-from node.core.messages import Carry, StepMessage
+from node.core.links.messages import Carry, StepMessage
 from node.core.queries.waiting import Waiting, Walk
 
 
@@ -35,4 +35,6 @@ class CarriedProbe(LocalProbe):
         if not isinstance(message, Carry):
             super().on_message(peer, message)
             return
-        self.arrive(self._desk.carried(message, self._step))
+        walk = self._desk.carried(message, self._step)
+        self._came.take(walk.span)
+        self.arrive(walk)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from node.core.algorithms.desk import Desk
 from node.core.algorithms.half import Half
-from node.core.desk import Desk
-from node.core.messages import Carry
+from node.core.encoding.rows import encode_rows
+from node.core.links.messages import Carry
 from node.core.queries.shape import StepShape
 from node.core.queries.waiting import Walk
-from node.core.rows import encode_rows
 
 
 class ShipSource(Half):

@@ -7,8 +7,8 @@ import numpy as np
 from node.core.algorithms.half import Half
 from node.core.algorithms.probe import CarriedProbe as Destination
 from node.core.algorithms.ship import ship
-from node.core.arrangements.keys import KeysHolder
-from node.core.payload import take_batch
+from node.core.arrangements.copies.key_copy import KeysHolder
+from node.core.encoding.payload import take_batch
 from node.core.queries.waiting import Waiting, Walk
 
 __all__ = ["Destination", "Source"]

@@ -9,13 +9,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from node.core.algorithms.asking import AskingSource, FindingDestination
+from node.core.algorithms.half import HalfSite
+from node.core.algorithms.questions import AskingSource, FindingDestination
 from node.core.algorithms.ship import ship
+from node.core.encoding.payload import take_batch
 from node.core.engine import KEY
 from node.core.errors import PeerProtocolError
-from node.core.messages import AskMatches, Carry, KeyAnswer, StepMessage
-from node.core.payload import take_batch
+from node.core.links.messages import AskMatches, Carry, KeyAnswer, StepMessage
+from node.core.queries.shape import StepShape
 from node.core.queries.waiting import Asked, Sought, Stage, Waiting, Walk
+from node.core.streams.ticks import Span
 
 
 class Source(AskingSource):
@@ -44,15 +47,28 @@ class Source(AskingSource):
 class Destination(FindingDestination):
     """At the stream's site."""
 
+    def __init__(self, site: HalfSite, step: StepShape, at_source: bool) -> None:
+        super().__init__(site, step, at_source)
+        #: Walks of which keys match: their rows are to come.
+        self._matching: dict[Span, None] = {}
+
     def on_message(self, peer: str, message: StepMessage) -> None:
         match message:
             case AskMatches():
                 self._desk.check_times(message)
                 self.seek(message, self.table)
             case Carry():
-                self.enter(self._desk.carried(message, self._step), self.table)
+                walk = self._desk.carried(message, self._step)
+                self._take_matching(walk)
+                self.enter(walk, self.table)
             case _:
                 super().on_message(peer, message)
+
+    def _take_matching(self, walk: Walk) -> None:
+        if walk.span not in self._matching:
+            required = f"query {walk.query_id} requires rows for keys that were found to match"
+            raise PeerProtocolError(f"{required}; got {walk.head!r} {walk.span}")
+        del self._matching[walk.span]
 
     def opened(self, waiting: Waiting) -> None:
         if waiting.detail is None:
@@ -74,3 +90,4 @@ class Destination(FindingDestination):
         bits[rows.column(KEY).to_numpy()] = True
         answer = KeyAnswer(walk.query_id, walk.head, walk.span, walk.step, np.packbits(bits).tobytes())
         self._desk.send(self._step.source, answer)
+        self._matching[walk.span] = None

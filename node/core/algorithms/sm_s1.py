@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from node.core.algorithms.asking import AskingSource, FindingDestination
-from node.core.arrangements.copy import ROWS_AXIS, with_times
-from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
+from node.core.algorithms.questions import AskingSource, FindingDestination
+from node.core.arrangements.copies.copy import ROWS_AXIS, with_times
+from node.core.arrangements.copies.reduced_copy import ReducedHolder, ReducedOwner
+from node.core.arrangements.gate import Paced
+from node.core.encoding.payload import take_batch
+from node.core.encoding.rows import encode_rows
 from node.core.engine import POSITION
 from node.core.errors import PeerProtocolError
-from node.core.gate import Paced
-from node.core.messages import AskMatches, StepMessage, TupleAnswer
-from node.core.payload import take_batch
+from node.core.links.messages import AskMatches, StepMessage, TupleAnswer
 from node.core.queries.waiting import Sought, Waiting, Walk
-from node.core.rows import encode_rows
 
 
 class Source(AskingSource):
@@ -70,13 +70,15 @@ class Destination(FindingDestination):
         owner = self._owner(waiting)
         if owner is None:
             return
-        fresh = np.flatnonzero(owner.unsent(rows.column(POSITION).to_numpy()))
-        found = take_batch(rows, fresh)
-        positions = owner.positions(found.column(POSITION).to_numpy(), self.table)
-        tuples = encode_rows(with_times(positions, found.select(list(owner.spec.columns)))) if len(fresh) else b""
+        found = take_batch(rows, np.flatnonzero(owner.unsent(rows.column(POSITION).to_numpy())))
+        numbers = found.column(POSITION).to_numpy()
+        positions = owner.positions(numbers, self.table)
+        tuples = encode_rows(with_times(positions, found.select(list(owner.spec.columns)))) if len(numbers) else b""
         walk = waiting.walk
         answer = TupleAnswer(walk.query_id, walk.head, walk.span, walk.step, owner.number, tuples)
         self._desk.send(self._step.source, answer)
+        # Not before: if the answer is too large to be sent, only its query ends, and others of this copy go on.
+        owner.sent(numbers)
 
     def _owner(self, waiting: Waiting) -> ReducedOwner | None:
         """The copy that was asked for. Its holder may have closed it since: then nobody wants the answer."""

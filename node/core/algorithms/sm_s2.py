@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.algorithms.half import Half, HalfSite
-from node.core.arrangements.mixed import MixedHolder
-from node.core.payload import take_batch
+from node.core.arrangements.copies.mixed_copy import MixedHolder
+from node.core.encoding.payload import take_batch
 from node.core.queries.shape import StepShape
 from node.core.queries.waiting import Stage, Waiting, Walk
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 import pyarrow as pa
 
-from node.core.arrangements.copy import HeldCopy, OwnedCopy
-from node.core.arrangements.feeds import Feed, LogReaders
-from node.core.arrangements.full import FullHolder
-from node.core.arrangements.holding import HeldCopies
-from node.core.arrangements.keys import KeysHolder
+from node.core.arrangements.catch_up import CatchUp
+from node.core.arrangements.copies.copy import HeldCopy, OwnedCopy
+from node.core.arrangements.copies.full_copy import FullHolder
+from node.core.arrangements.copies.held_copies import HeldCopies
+from node.core.arrangements.copies.key_copy import KeysHolder
+from node.core.arrangements.copies.mixed_copy import MixedHolder, MixedOwner
+from node.core.arrangements.copies.owned_copies import OwnedCopies
+from node.core.arrangements.copies.reduced_copy import ReducedHolder, ReducedOwner
+from node.core.arrangements.fed import Fed
+from node.core.arrangements.feeds import LogReaders
 from node.core.arrangements.lease import Lease
-from node.core.arrangements.local import LocalTables, table_status
-from node.core.arrangements.mixed import MixedHolder, MixedOwner
-from node.core.arrangements.owning import OwnedCopies
-from node.core.arrangements.reduced import ReducedHolder, ReducedOwner
+from node.core.arrangements.local_tables import LocalTables, table_status
 from node.core.arrangements.table import RowTable
 from node.core.effects import IgnoreReason, TrimLog
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.limits import Limits
-from node.core.messages import (
+from node.core.links.messages import (
     CloseCopy,
     DropPortion,
     Fetch,
@@ -33,40 +34,17 @@ from node.core.messages import (
     Sync,
     TupleAnswer,
 )
-from node.core.outbox import Outbox
+from node.core.links.outbox import Outbox
 from node.core.queries.waiting import Waiting
-from node.core.sealer import Batch
 from node.core.status import CopyStatus, TableStatus
-from node.core.stream import StreamState
-from node.core.ticks import TICK_END, TICK_MIN
-from node.core.view import SealedRows
+from node.core.streams.stream import StreamState
+from node.core.streams.ticks import TICK_END, TICK_MIN
+from node.core.streams.view import SealedRows
 from node.core.work import FetchAnswer, Work
-from planner.copies import RunningCopy
+from planner.model.copies import RunningCopy
 
-#: Whether the queries of a table have enough of it for now.
-IsFull = Callable[[RowTable], bool]
 #: What queries lease.
 Leased = RowTable | HeldCopy
-
-
-class LogGapError(QueryFailedError):
-    """A stream's log does not have what these queries still need."""
-
-    def __init__(self, text: str, queries: Iterable[str]) -> None:
-        super().__init__(text)
-        self.queries = tuple(dict.fromkeys(queries))
-
-
-@dataclass(slots=True)
-class Fed:
-    """What batches let others do."""
-
-    #: Walks that may go on.
-    woken: list[Waiting] = field(default_factory=list)
-    #: Tables that took a batch, each with it: walks may start with it.
-    batches: list[tuple[RowTable, SealedRows]] = field(default_factory=list)
-    #: Queries that cannot go on, and why.
-    lost: dict[str, str] = field(default_factory=dict)
 
 
 class Arrangements:
@@ -76,16 +54,14 @@ class Arrangements:
         self._streams = streams
         self._work = work
         self._outbox = outbox
-        self._limits = limits
         self.readers = LogReaders(outbox)
         self.local = LocalTables(streams, work, self.readers)
         self.held = HeldCopies(work, outbox)
         self.owned = OwnedCopies(streams, self.readers, outbox, limits)
+        self.catch_up = CatchUp(streams, self.readers, self.owned, outbox, limits)
         #: What may have something to forget.
         self._dirty: dict[Leased | OwnedCopy, None] = {}
         self._trimmable: dict[str, None] = {}
-        #: Copies whose next batch may not be read yet, and how far could be read when that was seen.
-        self._blocked: dict[OwnedCopy, int] = {}
 
     @property
     def in_use(self) -> bool:
@@ -135,87 +111,6 @@ class Arrangements:
             fed.woken += table.progress.release()
         return fed
 
-    def on_log_read(self, reader: int, batches: tuple[Batch, ...], now_us: int, full: IsFull) -> Fed:
-        """Batches out of a stream's log, for someone who is behind.
-
-        Raises LogGapError if they are not those that were to come.
-        """
-        fed = Fed()
-        found = self.readers.take(reader)
-        if found is None:
-            return fed
-        name, feed = found
-        stream = self._streams[name]
-        for batch in batches:
-            sealed = stream.rows_of(batch, now_us)
-            if not sealed.span.first <= feed.frontier < sealed.span.end:
-                raise self._gap(name, feed, f"got {sealed.span}")
-            if isinstance(feed, RowTable):
-                part = sealed.after(feed.frontier, stream.tau)
-                feed.take(part)
-                fed.batches.append((feed, part))
-                fed.woken += feed.progress.release()
-            else:
-                assert isinstance(feed, OwnedCopy)
-                if sealed.span.end > self._readable(name, feed):
-                    self._blocked[feed] = self._readable(name, feed)
-                    break
-                fed.woken += self.owned.feed(feed, sealed)  # type: ignore[arg-type]
-        if not batches and feed.frontier < stream.fed:
-            raise self._gap(name, feed, "it is not there any more")
-        if feed.frontier < stream.fed:
-            if self._has_enough(name, feed, full):
-                self.readers.pause(name, feed)
-            else:
-                self.readers.begin(name, feed)
-        return fed
-
-    def users_of_reader(self, reader: int) -> tuple[str, ...]:
-        """The queries for which something was read that cannot be."""
-        found = self.readers.take(reader)
-        if found is None:
-            return ()
-        feed = found[1]
-        assert isinstance(feed, RowTable | OwnedCopy)
-        return tuple(dict.fromkeys(lease.query_id for lease in feed.leases))
-
-    @staticmethod
-    def _gap(stream: str, feed: Feed, got: str) -> LogGapError:
-        assert isinstance(feed, RowTable | OwnedCopy)
-        users = [lease.query_id for lease in feed.leases]
-        return LogGapError(f"stream {stream} requires tick {feed.frontier} in its log; {got}", users)
-
-    def read_on(self, full: IsFull) -> None:
-        """Go on reading for those who are behind and can take more."""
-        for feed, stream in self.readers.paused:
-            if not self._has_enough(stream, feed, full):
-                self._blocked = {copy: readable for copy, readable in self._blocked.items() if copy is not feed}
-                self.readers.begin(stream, feed)
-
-    def _has_enough(self, stream: str, feed: Feed, full: IsFull) -> bool:
-        if isinstance(feed, RowTable):
-            return full(feed)
-        assert isinstance(feed, OwnedCopy)
-        readable = self._readable(stream, feed)
-        return readable <= feed.frontier or self._blocked.get(feed) == readable or self._is_busy(feed.peer)
-
-    def _is_busy(self, peer: str) -> bool:
-        """Whether so much waits for the link with a site that the past of a stream has to wait too."""
-        return self._outbox.backlog_bytes(peer) > self._limits.inflight_bytes_max
-
-    def _readable(self, stream: str, copy: OwnedCopy) -> int:
-        """How far the log may be read for a copy: not beyond the tables in which tuples are looked for on its behalf.
-
-        A query whose start is not known here yet has no such table of the past.
-        """
-        if not isinstance(copy, ReducedOwner | MixedOwner):
-            return TICK_END
-        if any(lease.frozen for lease in copy.leases if lease.query_id in copy.users):
-            return TICK_MIN
-        behind = [feed for feed in self.readers.behind(stream) if isinstance(feed, RowTable)]
-        tables = [table for table in behind if any(lease.query_id in copy.users for lease in table.leases)]
-        return min((table.frontier for table in tables), default=TICK_END)
-
     # -- copies that others hold --------------------------------------------------------------
 
     def on_open(self, peer: str, message: OpenCopy) -> None:
@@ -236,9 +131,12 @@ class Arrangements:
         """A holder closes a copy."""
         if self.owned.get(peer, message.copy) is None:
             self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
-        copy = self.owned.close(peer, message.copy)
+        self._close(peer, message.copy)
+
+    def _close(self, peer: str, number: int) -> None:
+        copy = self.owned.close(peer, number)
         if copy is not None:
-            self._blocked.pop(copy, None)
+            self.catch_up.forget(copy)
 
     def on_fetch(self, peer: str, message: Fetch) -> None:
         """The holder of M wants all tuples of some keys."""
@@ -280,8 +178,20 @@ class Arrangements:
             self._answer_fetch(copy, asker.fetch, rows)
 
     def _answer_fetch(self, copy: MixedOwner, fetch: int, rows: pa.RecordBatch | None) -> None:
-        for answer in copy.answered(fetch, copy.found(rows)):
+        try:
+            found = copy.found(rows)
+        except QueryFailedError as error:
+            # It has too many rows to be sent, and later answers must not be taken for this one.
+            self.owned.break_off(copy, f"{copy.progress.name}: {error}")
+            return
+        for answer in copy.answered(fetch, found):
             self.owned.post(copy, answer)
+
+    def on_not_found(self, asker: FetchAnswer, reason: str) -> None:
+        """The engine cannot find what a holder of M fetches: later answers must not be taken for this one."""
+        copy = self.owned.get(asker.peer, asker.copy)
+        if copy is not None:
+            self.owned.break_off(copy, reason)
 
     # -- copies held here ---------------------------------------------------------------------
 
@@ -343,7 +253,9 @@ class Arrangements:
 
     def peer_lost(self, peer: str) -> None:
         """The other halves of copies at ``peer`` are gone."""
-        self.owned.peer_lost(peer)
+        for owned in self.owned.all:
+            if owned.peer == peer:
+                self._close(peer, owned.number)
         for copy in self.held.all:
             if copy.spec.owner == peer:
                 self.held.forget(copy)
@@ -363,7 +275,7 @@ class Arrangements:
                 self.owned.settle(arrangement)  # type: ignore[arg-type]
             elif arrangement.leases:
                 if isinstance(arrangement, RowTable):
-                    arrangement.floor = self.owned.first_fetchable(arrangement.stream)
+                    self.owned.keep_fetchable(arrangement)
                 arrangement.settle()
         trimmable, self._trimmable = self._trimmable, {}
         for stream in trimmable:
@@ -390,7 +302,7 @@ class Arrangements:
                 pins.append(TICK_MIN if claim.lease.frozen else claim.lease.first_ts)
         return min(pins)
 
-    # -- for those who look on ----------------------------------------------------------------
+    # -- for reports --------------------------------------------------------------------------
 
     def copy_statuses(self) -> list[CopyStatus]:
         return [*self.owned.statuses(), *self.held.statuses()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from node.core.effects import ReadLog
-from node.core.outbox import Outbox
+from node.core.links.outbox import Outbox
 
 
 class Feed(Protocol):

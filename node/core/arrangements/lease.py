@@ -1,4 +1,4 @@
-"""A lease: one query's claim on an arrangement. What it can still ask for stays.
+"""A lease: one query's hold on an arrangement. What it can still ask for stays.
 
 Delayed removal (Constraint 2): a tuple stays until no walk that can see it is left. From Prepare until the query's
 first tick is known a lease is frozen: nothing that is kept may go.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from node.core.arrangements.progress import Progress
 from node.core.arrangements.reach import Reach
-from node.core.ticks import TICK_END, TICK_MIN, tick_start
+from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start
 
 
 @dataclass(eq=False, slots=True)

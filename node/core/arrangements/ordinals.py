@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from node.core.fifo import Fifo
-from node.core.hashing import I64
-from node.core.ticks import TICK_MIN
+from node.core.keys.fifo import Fifo
+from node.core.keys.hashing import I64
+from node.core.streams.ticks import TICK_MIN
 
 
 class Ordinals:

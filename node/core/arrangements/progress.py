@@ -9,7 +9,7 @@ import heapq
 
 from node.core.errors import PeerProtocolError
 from node.core.queries.waiting import Waiting
-from node.core.ticks import TICK_END, tick_start
+from node.core.streams.ticks import TICK_END, tick_start
 
 
 class Progress:
@@ -56,5 +56,5 @@ class Progress:
 
     @property
     def waiting(self) -> list[Waiting]:
-        """Who waits, for those who look on."""
+        """Who waits, for reports."""
         return [waiting for _, _, waiting in sorted(self._waiting, key=lambda entry: entry[:2])]

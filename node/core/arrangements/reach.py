@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from node.core.hashing import I64
-from node.core.ticks import TICK_END, TICK_MIN
-from planner.model import Call, ColumnRef, Expr, JoinQuery, RowsWindow
+from node.core.keys.hashing import I64
+from node.core.streams.ticks import TICK_END, TICK_MIN
+from planner.model.query import Call, ColumnRef, Expr, JoinQuery, RowsWindow
 
 _INT64_MIN = -(2**63)
 

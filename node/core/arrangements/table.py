@@ -1,10 +1,13 @@
 """The rows of a local stream, or of a full copy of one, kept once for all queries, with an index per choice of keys.
 
 Rows are known by their numbers, which rise with event time. So whatever a query's window is, what a row sees is a
-range of numbers, and queries with different windows, filters and select lists share one index.
+range of numbers, and queries with different windows, filters and select lists share one index. What their leases
+keep is the window.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +18,12 @@ from node.core.arrangements.progress import Progress
 from node.core.arrangements.reach import Reach
 from node.core.engine import POSITION, Append, CloseIndex, CloseTable, Expire, OpenIndex, OpenTable
 from node.core.errors import invariant
-from node.core.hashing import I64
-from node.core.ticks import TICK_END, TICK_MIN, tick_start
-from node.core.view import SealedRows
+from node.core.kernels.evaluation import EvaluationError
+from node.core.keys.hashing import I64
+from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start
+from node.core.streams.view import SealedRows
 from node.core.work import Work
-from planner.model import Expr
+from planner.model.query import Expr
 
 
 class RowTable:
@@ -124,7 +128,9 @@ class RowTable:
         self._is_new = False
         first = self._ordinals.append(sealed.ts)
         for condition, passing in self._passing.items():
-            passing.append(sealed.passing(condition, TICK_MIN) + first)
+            # Who counts behind a filter that cannot be computed starts no walks with this batch either, and ends.
+            with suppress(EvaluationError):
+                passing.append(sealed.passing(condition, TICK_MIN) + first)
         if self._indexes and len(sealed):
             numbers = pa.array(np.arange(first, first + len(sealed)))
             rows = pa.RecordBatch.from_arrays(
@@ -152,7 +158,7 @@ class RowTable:
         by_time = [lease.needed_ts(self.progress) for lease in looking if lease.reach.count is None]
         found = [self._ordinals.end]
         if by_time:
-            found.append(self._number_at(min(by_time)))
+            found.append(self.number_at(min(by_time)))
         for lease in looking:
             passed = lease.passed_ts(self.progress)
             if lease.reach.count is not None and passed < TICK_END:
@@ -187,7 +193,8 @@ class RowTable:
             found.append(self.progress.sealed_ts if oldest is None else oldest)
         return min(found)
 
-    def _number_at(self, ts: int) -> int:
+    def number_at(self, ts: int) -> int:
+        """The number of the first row from an event time on."""
         return self._ordinals.end if ts >= TICK_END else self._ordinals.rank_one(ts)
 
     # -- what a row sees ----------------------------------------------------------------------

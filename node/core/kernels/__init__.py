@@ -1,4 +1,4 @@
-"""The vectorised form of every function of ``planner.functions``, which says what they mean.
+"""The vectorised form of every function of ``planner.model.functions``, which says what they mean.
 
 A kernel gets the call and its arguments as arrays of value types, all of one length, and gives an
 array of the call's type. No kernel raises for what a row holds: what cannot be computed is null.

@@ -12,8 +12,8 @@ from node.core.kernels import reading
 from node.core.kernels.numbers import integers, with_room
 from node.core.kernels.times import FIRST_DAY, LAST_DAY, in_calendar
 from node.core.kernels.values import INT64_MAX, INT64_MIN, Ints, Kernel, Mask, made, nearest, nulls, plain, where
-from planner.model import Call
-from planner.values import UNITS
+from planner.model.query import Call
+from planner.model.types import UNITS
 
 _types = pa.types
 _DAY_S = 86_400
@@ -80,19 +80,22 @@ def _within(wide: pa.Array, low: int, high: int) -> Mask:
 def _to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Rounded half up to the digits there are; null if there are too few before the point."""
     if _types.is_string(array.type):
-        wide = reading.decimals(array)
+        wide = reading.decimals(array, target.scale)
     elif _types.is_decimal(array.type):
         wide = with_room(array)
     else:
         wide = array.cast(pa.int64()).cast(pa.decimal256(_WIDE, 0))
-    if wide.type.scale > target.scale:
-        wide = pc.round(wide, ndigits=target.scale, round_mode="half_towards_infinity")
-    whole = target.precision - target.scale
-    digits = max(_WIDE, wide.type.precision) + 1
-    bounded = wide.cast(pa.decimal256(min(76, digits), wide.type.scale))
-    limit = pa.scalar(Decimal(10**whole), pa.decimal256(76, bounded.type.scale))
-    fits = pc.less(pc.abs(bounded).cast(limit.type), limit).fill_null(False).to_numpy(zero_copy_only=False)
-    return where(fits, wide).cast(target)
+    scale = wide.type.scale
+    limit = Decimal(10 ** (target.precision - target.scale))
+    if scale > target.scale:
+        # From half a step below it on values are rounded up to it, for which Arrow's 76 digits may be too few.
+        limit = Decimal(f"{10 ** (target.precision + 1) - 5}e{-target.scale - 1}")
+    size = pc.abs(wide.cast(pa.decimal256(76, scale)))
+    fits = pc.less(size, pa.scalar(limit, size.type)).fill_null(False).to_numpy(zero_copy_only=False)
+    found = where(fits, wide)
+    if scale > target.scale:
+        found = pc.round(found, ndigits=target.scale, round_mode="half_towards_infinity")
+    return found.cast(target)
 
 
 def _nonzero(array: pa.Array) -> pa.Array:

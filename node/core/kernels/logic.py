@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from node.core.kernels.values import Kernel, made, nulls, plain
-from planner.model import Call, Literal
+from planner.model.query import Call, Literal
 
 _COMPARE = {
     "=": pc.equal,

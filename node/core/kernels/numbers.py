@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from node.core.kernels.values import INT64_MIN, Ints, Kernel, Mask, Numbers, made, nulls, plain
-from planner.model import Call, Literal
+from planner.model.query import Call, Literal
 
 _DECIMAL = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "unary -": pc.negate, "abs": pc.abs}
 #: Below it the product of two doubles shows that the integers' product fits for sure.

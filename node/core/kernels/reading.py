@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from node.core.kernels.values import Ints, Mask, made, nulls, where
-from planner.values import UNITS
+from planner.model.types import UNITS
 
 _DAY_S = 86_400
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
@@ -20,8 +22,8 @@ _INSTANT = (
     r" ?(?P<zone>Z|UTC|[+-][0-9]{2}:?[0-9]{2})?)?\z"
 )
 _MAX_DIGITS, _MIN_DIGITS = str(2**63 - 1), str(2**63)
-#: Wide enough to hold every string that _DECIMAL lets pass.
-_DECIMAL_TYPE = pa.decimal256(76, 38)
+#: Digits before the point, and behind it, that _DECIMAL lets pass.
+_DECIMAL_DIGITS = 38
 
 
 def _trimmed(array: pa.Array) -> pa.Array:
@@ -53,10 +55,24 @@ def doubles(array: pa.Array) -> pa.Array:
     return made(values, ~known, pa.float64())
 
 
-def decimals(array: pa.Array) -> pa.Array:
-    """Decimals with many digits."""
+def decimals(array: pa.Array, scale: int) -> pa.Array:
+    """Decimals, rounded half up to ``scale`` digits behind the point.
+
+    They are rounded as text: of numbers with twice as many digits as a decimal has Arrow rounds some wrongly, such as
+    37 nines before the point and one behind it.
+    """
     trimmed = _trimmed(array)
-    return where(_matching(trimmed, _DECIMAL), trimmed).cast(_DECIMAL_TYPE)
+    parts = rf"\A(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<kept>[0-9]{{0,{scale}}})(?P<next>[0-9]?)[0-9]*)?\z"
+    found = pc.extract_regex(where(_matching(trimmed, _DECIMAL), trimmed), pattern=parts)
+    sign, digits = found.field("sign"), pc.binary_join_element_wise("0", found.field("whole"), "")
+    text = pc.binary_join_element_wise(sign, digits, ".", found.field("kept").fill_null(""), "")
+    kept = where(~nulls(found), text).cast(pa.decimal256(_DECIMAL_DIGITS + scale, scale))
+    if scale == _DECIMAL_DIGITS:
+        return kept
+    step = Decimal(f"1e-{scale}")
+    up = pc.greater_equal(found.field("next"), "5").fill_null(False)
+    steps = pc.if_else(up, pc.if_else(pc.equal(sign, "-"), -step, step), Decimal(0))
+    return pc.add(kept, steps)
 
 
 def booleans(array: pa.Array) -> pa.Array:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from node.core.kernels.values import Kernel
-from planner.model import Call, Literal
+from planner.model.query import Call, Literal
 
 
 def _concat(_call: Call, args: list[pa.Array]) -> pa.Array:
@@ -17,11 +18,21 @@ def _concat(_call: Call, args: list[pa.Array]) -> pa.Array:
 
 
 def _lower(_call: Call, args: list[pa.Array]) -> pa.Array:
-    return pc.utf8_lower(args[0])
+    return _in_case(args[0], pc.ascii_lower, str.lower)
 
 
 def _upper(_call: Call, args: list[pa.Array]) -> pa.Array:
-    return pc.utf8_upper(args[0])
+    return _in_case(args[0], pc.ascii_upper, str.upper)
+
+
+def _in_case(texts: pa.Array, ascii_case: Callable[[pa.Array], pa.Array], case: Callable[[str], str]) -> pa.Array:
+    """Texts in lower or upper case, by Python's rules: Arrow's own map letter by letter (no SS, no final sigma)."""
+    other = pc.invert(pc.fill_null(pc.string_is_ascii(texts), True))
+    if not pc.any(other, min_count=0).as_py():
+        return ascii_case(texts)
+    coded = pc.filter(texts, other).dictionary_encode()
+    cased = pa.array([case(text) for text in coded.dictionary.to_pylist()], pa.string())
+    return pc.replace_with_mask(ascii_case(texts), other, cased.take(coded.indices))
 
 
 def _trim(call: Call, args: list[pa.Array]) -> pa.Array:

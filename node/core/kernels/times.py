@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from node.core.kernels.values import INT64_MAX, INT64_MIN, Ints, Kernel, Mask, made, nulls, plain, where
-from planner.model import Call
-from planner.values import UNITS
+from planner.model.query import Call
+from planner.model.types import UNITS
 
 _DAY_S = 86_400
 #: The days of the years 1 to 9999, before and after which calendars and engines disagree.

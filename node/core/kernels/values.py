@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from planner.model import Call
-from planner.values import value_type
+from planner.model.query import Call
+from planner.model.types import value_type
 
 Kernel = Callable[[Call, list[pa.Array]], pa.Array]
 Mask = NDArray[np.bool_]

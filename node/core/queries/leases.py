@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from node.core.arrangements.arrangements import Arrangements, Leased
-from node.core.arrangements.copy import HeldCopy
-from node.core.arrangements.full import FullHolder
-from node.core.arrangements.holding import Wanted
-from node.core.arrangements.keys import KeysHolder
+from node.core.arrangements.copies.copy import HeldCopy
+from node.core.arrangements.copies.full_copy import FullHolder
+from node.core.arrangements.copies.held_copies import Wanted
+from node.core.arrangements.copies.key_copy import KeysHolder
+from node.core.arrangements.copies.mixed_copy import MixedHolder
+from node.core.arrangements.copies.reduced_copy import ReducedHolder
 from node.core.arrangements.lease import Lease, done_with
-from node.core.arrangements.mixed import MixedHolder
 from node.core.arrangements.reach import Reach
-from node.core.arrangements.reduced import ReducedHolder
 from node.core.arrangements.table import RowTable
-from node.core.messages import Start
+from node.core.links.messages import Start
 from node.core.queries.shape import CopyNeed, Shape, StepShape, needs
-from planner.copies import RunningCopy, copy_of
-from planner.model import Plan, PolicyName, TimeUnit
+from planner.model.copies import RunningCopy, copy_of
+from planner.model.query import Plan, PolicyName
+from planner.model.time_unit import TimeUnit
 
 #: What a step can look at.
 Looked = RowTable | ReducedHolder | MixedHolder | KeysHolder

@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from node.core.arrangements.arrangements import Arrangements, Fed, LogGapError
+from node.core.arrangements.arrangements import Arrangements
+from node.core.arrangements.catch_up import LogGapError
+from node.core.arrangements.copies.full_copy import User
+from node.core.arrangements.fed import Fed
 from node.core.arrangements.table import RowTable
 from node.core.effects import IgnoreReason, NoteIgnored, QueryState
-from node.core.ended import EndedQueries
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.events import EngineFailed, LogRead, LogUnread, ProbeFinished
-from node.core.issuer import Issuer
 from node.core.limits import Limits
-from node.core.messages import (
+from node.core.links.messages import (
     CloseCopy,
     Done,
     Drop,
     Failed,
+    OpenCopy,
     Prepare,
     Prepared,
     Refused,
@@ -30,18 +32,20 @@ from node.core.messages import (
     StepMessage,
     TupleAnswer,
 )
-from node.core.outbox import Outbox
+from node.core.links.outbox import Outbox
+from node.core.queries.ended_queries import EndedQueries
+from node.core.queries.issuer import Issuer
 from node.core.queries.run import QueryRun
 from node.core.queries.waiting import Waiting, Walk
 from node.core.status import CopyStatus, ProbeCounts, StepRows, ViewCount
-from node.core.stream import StreamState, check_same
-from node.core.ticks import TICK_MIN
-from node.core.view import SealedRows
+from node.core.streams.stream import StreamState, check_same
+from node.core.streams.ticks import TICK_MIN
+from node.core.streams.view import SealedRows
 from node.core.work import FetchAnswer, Work
-from planner.errors import NarrowsError
-from planner.model import Plan
-from planner.plans import checked_plan
-from planner.sql import parse_query
+from planner.model.errors import NarrowsError
+from planner.model.plans import checked_plan
+from planner.model.query import Plan
+from planner.sql.parser import parse_query
 
 
 class Participant:
@@ -69,6 +73,8 @@ class Participant:
         self._work = work
         self._arrangements = arrangements
         self._ended = EndedQueries(limits.ended_queries_max)
+        #: What queries that are over here needed and nobody had opened yet, with the holders, who may not have heard.
+        self._unopened: dict[User, str] = {}
 
     # -- what is seen -------------------------------------------------------------------------
 
@@ -86,7 +92,8 @@ class Participant:
 
     def copy_statuses(self) -> list[CopyStatus]:
         """Halves of copies here, each once with all who use it; those of ended queries as they were at the end."""
-        return [*self._ended.copies, *self._arrangements.copy_statuses()]
+        closed = [half for run in self.runs.values() for half in run.closed_copies.values()]
+        return [*self._ended.copies, *closed, *self._arrangements.copy_statuses()]
 
     def waiting(self) -> list[Waiting]:
         """Every walk that is under way here, and what it waits for."""
@@ -97,9 +104,11 @@ class Participant:
 
     def prepare(self, peer: str, message: Prepare) -> None:
         """Get ready for a query and say from where on it can be served, or refuse it."""
-        if message.query_id in self.runs:
+        run = self.runs.get(message.query_id)
+        if run is not None and run.plan.sink == peer:
             raise PeerProtocolError(f"site {self._site} requires new query ids; got {message.query_id} again")
         try:
+            self._check_id(peer, message.query_id)
             plan = self._plan_of(peer, message)
         except NarrowsError as error:
             self._outbox.send(peer, Refused(message.query_id, str(error)))
@@ -112,7 +121,7 @@ class Participant:
             self._outbox,
             self._work,
             self._arrangements,
-            self._issuer.store,
+            self._store,
         )
         self.runs[message.query_id] = run
         streams = {alias: self._streams[plan.query.ref(alias).stream.name] for alias in run.local_aliases}
@@ -125,6 +134,13 @@ class Participant:
         frontiers = tuple((alias, stream.fed) for alias, stream in streams.items())
         self._outbox.send(peer, Prepared(message.query_id, earliest, min(origins, default=None), rtts, frontiers))
 
+    def _check_id(self, peer: str, query_id: str) -> None:
+        """Raises NarrowsError if the id is that of another site's query."""
+        run = self.runs.get(query_id)
+        home = run.plan.sink if run is not None else self._site if query_id in self._issuer.homes else peer
+        if home != peer:
+            raise NarrowsError(f"site {self._site} requires new query ids; got {query_id}, which is a query of {home}")
+
     def _plan_of(self, peer: str, message: Prepare) -> Plan:
         """Bind the query text against the streams that home named, once ours are as home thinks."""
         if message.sink != peer:
@@ -136,7 +152,11 @@ class Participant:
             if own.failed:
                 raise NarrowsError(f"stream {info.name} cannot be read: {own.failed}")
         query = parse_query(message.text, {info.name: info for info in message.streams})
-        return checked_plan(Plan(query, message.sink, message.sequences, message.policy))
+        plan = checked_plan(Plan(query, message.sink, message.sequences, message.policy))
+        if unlinked := self._outbox.unlinked(plan.sites):
+            required = f"site {self._site} requires links with all sites of a query"
+            raise NarrowsError(f"{required}; got none with {', '.join(unlinked)}")
+        return plan
 
     def takes_part(self, peer: str, query_id: str) -> bool:
         """Whether a site has to do with a query that is known here."""
@@ -179,7 +199,7 @@ class Participant:
     def on_log_read(self, event: LogRead) -> None:
         """Batches out of a stream's log, for a query that begins in the past or a copy that is to have them."""
         try:
-            fed = self._arrangements.on_log_read(event.reader, event.batches, self._outbox.now_us, self.is_full)
+            fed = self._arrangements.catch_up.on_read(event.reader, event.batches, self._outbox.now_us, self.is_full)
         except LogGapError as error:
             for query_id in error.queries:
                 self.fail(query_id, f"at {self._site}: {error}")
@@ -188,7 +208,7 @@ class Participant:
 
     def on_log_unread(self, event: LogUnread) -> None:
         """What somebody needs of a stream's log cannot be read: its queries end."""
-        for query_id in self._arrangements.users_of_reader(event.reader):
+        for query_id in self._arrangements.catch_up.on_unread(event.reader, event.reason):
             self.fail(query_id, f"at {self._site}: {event.reason}")
 
     def is_full(self, table: RowTable) -> bool:
@@ -246,6 +266,16 @@ class Participant:
             span, sealed_at_us = message.span, message.sealed_at_us
             self._issuer.store(Walk(run.query_id, run.generation, message.head, span, sealed_at_us, 0, rows))
 
+    def _store(self, walk: Walk) -> None:
+        """Have the rows of a walk that ended here kept.
+
+        If they cannot be, a peer sent rows of its ticks before. Which one is not known: nobody is blamed.
+        """
+        try:
+            self._issuer.store(walk)
+        except PeerProtocolError as error:
+            raise QueryFailedError(str(error)) from error
+
     def on_answer(self, event: ProbeFinished) -> None:
         """The engine answered."""
         self._arrangements.unhold(event.op_id)
@@ -261,17 +291,16 @@ class Participant:
                     run.answered(asker, event.rows)
 
     def on_engine_failed(self, event: EngineFailed) -> None:
-        """A question could not be answered: its query ends. A table could not be changed: all that use it do."""
+        """What cannot be answered ends its query, or its copy; a table that cannot be changed, all that use it."""
         self._arrangements.unhold(event.op_id)
         asker = self._work.take(event.op_id)
-        users = self._arrangements.users_of(event.table)
-        if isinstance(asker, Waiting):
-            users = (asker.walk.query_id,)
-        elif isinstance(asker, FetchAnswer):
-            copy = self._arrangements.owned.get(asker.peer, asker.copy)
-            users = () if copy is None else tuple(copy.users)
+        reason = f"the engine failed: {event.reason}"
+        if isinstance(asker, FetchAnswer):
+            self._arrangements.on_not_found(asker, reason)
+            return
+        users = (asker.walk.query_id,) if isinstance(asker, Waiting) else self._arrangements.users_of(event.table)
         for query_id in users:
-            self.fail(query_id, f"at {self._site}: the engine failed: {event.reason}")
+            self.fail(query_id, f"at {self._site}: {reason}")
 
     def on_clock(self) -> None:
         for run in list(self.runs.values()):
@@ -329,16 +358,46 @@ class Participant:
         ended.views += run.counts.views()
         ended.probes.append(run.probe_counts)
         ended.steps += run.counts.steps()
+        ended.copies += run.closed_copies.values()
         ended.copies += [half for half in self._arrangements.copy_statuses() if half.query_id == query_id]
+        self._expect_openings(query_id)
         run.close()
         for stream in self._streams.values():
             stream.followers = [(alias, other) for alias, other in stream.followers if other is not run]
 
+    def _expect_openings(self, query_id: str) -> None:
+        """A query ends before the holders of its copies said which ones it uses."""
+        for claim in self._arrangements.owned.claims:
+            if claim.lease.query_id == query_id:
+                self._unopened[claim.user] = claim.need.holder
+        while len(self._unopened) > self._limits.unopened_copies_max:
+            del self._unopened[next(iter(self._unopened))]
+
+    def on_copy_opened(self, peer: str, message: OpenCopy) -> None:
+        """A holder opens a copy, one for each need of a query.
+
+        The query may be over here. Its copy is opened nevertheless: the holder may have lent it to others already.
+        """
+        user = message.query_id, message.need
+        if message.query_id in self.runs:
+            is_expected = self._arrangements.owned.is_claimed(*user)
+        else:
+            is_expected = self._unopened.get(user) == peer
+            if is_expected:
+                del self._unopened[user]
+        if not is_expected:
+            got = f"copy {message.copy} for need {message.need} of query {message.query_id}"
+            raise PeerProtocolError(f"site {self._site} requires one copy for each need of a query; got {got}")
+        self._arrangements.on_open(peer, message)
+
     def on_copy_closed(self, peer: str, message: CloseCopy) -> None:
         """A holder closes a copy: it may have heard before us that the query is over, whose figures it belongs to."""
         copy = self._arrangements.owned.get(peer, message.copy)
-        if copy is not None and (half := copy.status()).query_id in self.runs:
-            self._ended.of(half.query_id).copies.append(half)
+        if copy is not None:
+            half = copy.status()
+            run = self.runs.get(half.query_id)
+            if run is not None and half.query_id in copy.users:
+                run.closed_copies[copy.users[half.query_id]] = half
         self._arrangements.on_close(peer, message)
 
     def fail(self, query_id: str, reason: str) -> None:
@@ -358,6 +417,8 @@ class Participant:
 
     def peer_lost(self, peer: str, reason: str) -> None:
         """Home may not notice: its own link with the peer can be fine, or the peer may be home itself."""
+        # Before its queries end here: some may be those of its new life, which opens copies for them yet.
+        self._unopened = {user: holder for user, holder in self._unopened.items() if holder != peer}
         for query_id, run in list(self.runs.items()):
             if run.plan.sink == peer:
                 self.close(query_id)

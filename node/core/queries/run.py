@@ -7,29 +7,35 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from node.core.arrangements.arrangements import Arrangements
+from node.core.arrangements.gate import DeltaGate, FrontierGate, Gate
 from node.core.arrangements.reach import reach_of
 from node.core.arrangements.table import RowTable
-from node.core.backlog import Backlog
-from node.core.errors import PeerProtocolError
-from node.core.gate import DeltaGate, FrontierGate, Gate
+from node.core.encoding.rows import decode_rows
+from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.limits import Limits
-from node.core.messages import Start, StepMessage
-from node.core.outbox import Outbox
+from node.core.links.messages import Start, StepMessage, payload_bytes
+from node.core.links.outbox import Outbox
 from node.core.queries.leases import QueryLeases
 from node.core.queries.life import Life, Reaction, RunEvent, RunState
+from node.core.queries.run_counts import RunCounts
 from node.core.queries.shape import Shape, shape_of
 from node.core.queries.waiting import Waiting, Walk
 from node.core.queries.walks import Walks
-from node.core.rows import decode_rows
-from node.core.run_counts import RunCounts
-from node.core.status import ProbeCounts
-from node.core.ticks import TICK_END, TICK_MIN, Span, tick_start
-from node.core.view import SealedRows, View
+from node.core.status import CopyStatus, ProbeCounts
+from node.core.streams.backlog import Backlog
+from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_start
+from node.core.streams.view import SealedRows, View
 from node.core.work import Work
-from planner.model import Plan, PolicyName
+from planner.model.query import Plan, PolicyName
 
 #: Until plans can change while they run there is one.
 FIRST_GENERATION = 1
+#: What a message that waits for the start takes beside its data, so that empty ones cannot pile up without end.
+_EARLY_MESSAGE_BYTES = 1024
+
+
+class TooEarlyError(QueryFailedError):
+    """More of a query came before its start than can be kept."""
 
 
 class QueryRun:
@@ -68,11 +74,14 @@ class QueryRun:
         self._done: dict[str, int] = {}
         self._early_batches: list[tuple[RowTable, SealedRows]] = []
         self._early_messages: list[tuple[str, StepMessage]] = []
+        self._early_bytes = 0
         self.backlogs = {alias: Backlog() for alias in self.local_aliases}
         self.counts = RunCounts(query_id, plan, site, self.local_aliases)
+        #: The last figures of copies that their holders closed, by the number of the need.
+        self.closed_copies: dict[int, CopyStatus] = {}
         self._leases.prepare(arrangements)
 
-    # -- for those who look on ----------------------------------------------------------------
+    # -- for reports --------------------------------------------------------------------------
 
     @property
     def state(self) -> RunState:
@@ -133,6 +142,8 @@ class QueryRun:
             self.counts,
             self._store,
         )
+        # No walk comes from before its first tick.
+        self._walks.on_done(self._done)
         early, self._early_batches = self._early_batches, []
         for table, sealed in early:
             self.on_batch(table, sealed)
@@ -177,9 +188,20 @@ class QueryRun:
     def on_message(self, peer: str, message: StepMessage) -> None:
         """The other half of a step says something. Its site may have heard of the start before us: then it waits."""
         if self._life.on(RunEvent.STEP) is Reaction.KEEP:
-            self._early_messages.append((peer, message))
+            self._keep_early(peer, message)
         else:
             self._running().on_message(peer, message)
+
+    def _keep_early(self, peer: str, message: StepMessage) -> None:
+        if peer not in self.plan.sites:
+            raise PeerProtocolError(f"query {self.query_id} requires walks of its own sites; got one from {peer}")
+        self._early_bytes += payload_bytes(message) + _EARLY_MESSAGE_BYTES
+        if self._early_bytes > self._limits.message_bytes_max:
+            raise TooEarlyError(
+                f"query {self.query_id} requires its start before {self._limits.message_bytes_max} bytes of walks; "
+                f"got more, the last from {peer}"
+            )
+        self._early_messages.append((peer, message))
 
     def wake(self, waiting: Waiting) -> None:
         """What a walk waited for has happened."""
@@ -215,7 +237,9 @@ class QueryRun:
         """The sink is done with these heads up to these ticks: forget what nobody can see any more."""
         self._life.on(RunEvent.DONE)
         for head, tick in frontiers:
-            if tick < self._done.get(head, TICK_END):
+            if head not in self._done:
+                raise PeerProtocolError(f"query {self.query_id} requires done frontiers of heads; got {head}={tick}")
+            if tick < self._done[head]:
                 raise PeerProtocolError(f"query {self.query_id} requires done frontiers that rise; got {head}={tick}")
             self._done[head] = tick
             if head in self.backlogs:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from node.core.engine import TS, joined_schema
-from node.core.evaluate import evaluate
-from node.core.view import view_schema
-from planner.algorithms import CopyKind
-from planner.graph import link_of, needed_after
-from planner.model import Expr, Plan
-from planner.plans import Hop, route, start_of
+from node.core.kernels.evaluation import evaluate
+from node.core.streams.view import view_schema
+from planner.algorithms.descriptions import CopyKind
+from planner.model.graph import link_of, needed_after
+from planner.model.plans import Hop, route, start_of
+from planner.model.query import Expr, Plan
 
 
 @dataclass(frozen=True, slots=True)

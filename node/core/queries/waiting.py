@@ -12,13 +12,16 @@ from enum import StrEnum
 import pyarrow as pa
 
 from node.core.engine import TS
-from node.core.hashing import I64
-from node.core.ticks import Span
+from node.core.keys.hashing import I64
+from node.core.streams.ticks import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The carry: the head's rows with what was joined to them so far. ``step`` is the next to be done."""
+    """A batch of heads on its way. ``rows`` is the carry: its rows with what was joined to them so far.
+
+    ``step`` is the next to be done.
+    """
 
     query_id: str
     generation: int

@@ -11,23 +11,23 @@ import pyarrow as pa
 from node.core.algorithms import destination_half, source_half
 from node.core.algorithms.half import Half, HalfSite
 from node.core.arrangements.arrangements import Arrangements
-from node.core.arrangements.reduced import ReducedOwner
+from node.core.arrangements.copies.reduced_copy import ReducedOwner
+from node.core.arrangements.gate import Gate
+from node.core.encoding.payload import take_batch
+from node.core.encoding.rows import decode_rows, empty_batch, encode_rows
 from node.core.engine import TS, Find, Probe
 from node.core.errors import PeerProtocolError, QueryFailedError
-from node.core.gate import Gate
-from node.core.held import Endings
-from node.core.keycodes import usable
+from node.core.keys.keycodes import usable
 from node.core.limits import Limits
-from node.core.messages import AskMatches, Carry, Fetch, Rows, StepMessage, payload_bytes
-from node.core.outbox import Outbox, too_large
-from node.core.payload import take_batch
+from node.core.links.causes import Cause, Purpose
+from node.core.links.messages import AskMatches, Carry, Fetch, Rows, StepMessage, payload_bytes
+from node.core.links.outbox import Outbox, too_large
 from node.core.queries.leases import QueryLeases
+from node.core.queries.news import Endings
+from node.core.queries.run_counts import RunCounts
 from node.core.queries.shape import Shape, StepShape
 from node.core.queries.waiting import Stage, Waiting, Walk
-from node.core.rows import decode_rows, empty_batch, encode_rows
-from node.core.run_counts import RunCounts
-from node.core.ticks import Span, tick_start
-from node.core.traffic import Cause, Purpose
+from node.core.streams.ticks import Span, tick_start
 from node.core.work import Work
 
 
@@ -36,7 +36,7 @@ class ShipmentTooLargeError(QueryFailedError):
 
 
 class Walks:
-    """To the halves of the algorithms it is their desk."""
+    """What the halves of the algorithms see of it is ``Desk``."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Walks:
 
     def on_done(self, done: dict[str, int]) -> None:
         """The sink is done with these heads up to these ticks."""
-        for (head, _), half in self._sources.items():
+        for (head, _), half in (*self._sources.items(), *self._destinations.items()):
             half.on_done(done[head])
 
     # -- messages -----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
-    "": "test_native_engine",
+    "": "test_native",
 }
 
 MUTANTS = (

@@ -7,8 +7,8 @@ from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
-    "planner": "test_copies",
-    "copy_of": "test_copies",
+    "planner": "model/test_copies",
+    "copy_of": "model/test_copies",
     "_Comparison": "test_implication",
     "implication": "test_implication",
     "link_of": "test_graph",
@@ -17,12 +17,12 @@ TESTS = {
 }
 
 MUTANTS = (
-    bug("a count window uses a wider copy", "planner.copies.serves", without("ROWS")),
-    bug("copies with a narrower filter serve", "planner.copies.serves", without("implies")),
-    bug("a copy without the filter's columns serves", "planner.copies.serves", condition("tuples", "False")),
+    bug("a count window uses a wider copy", "planner.model.copies.serves", without("ROWS")),
+    bug("copies with a narrower filter serve", "planner.model.copies.serves", without("implies")),
+    bug("a copy without the filter's columns serves", "planner.model.copies.serves", condition("tuples", "False")),
     bug(
         "the loosest copy serves",
-        "planner.copies.serving",
+        "planner.model.copies.serving",
         value("min()", "max(_0, key=lambda copy: looseness(copy, needed), default=None)"),
     ),
     # -- implication

@@ -20,13 +20,15 @@ from tests.mutants.mutant import bug
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
     "QueryLeases": "test_installing test_sharing",
-    "shape": "queries/test_shape",
-    "_head_steps": "queries/test_shape",
+    "shape": "test_shape",
+    "_head_steps": "test_shape",
     "HeadLedger": "test_sink",
     "Sink": "test_sink",
-    "Endings": "test_held",
-    "Held": "test_held",
+    "Endings": "test_news",
+    "HeldNews": "test_news",
     "Work": "test_forgetting test_site",
+    "Participant": "test_wrong_peers test_opening test_site",
+    "QueryRun": "test_wrong_peers test_site test_installing",
     "": "test_installing test_site test_forgetting",
 }
 
@@ -43,7 +45,9 @@ MUTANTS = (
     ),
     bug("done moves no claim", "QueryLeases.on_done", drop("done", at=1)),
     # -- runs
-    bug("messages before the start are not kept", "QueryRun.on_message", drop("append")),
+    bug("messages before the start are not kept", "QueryRun._keep_early", drop("append")),
+    bug("messages before the start are kept without end", "QueryRun._keep_early", condition("_early_bytes", "False")),
+    bug("walks from before the start are taken", "QueryRun.start", drop("on_done")),
     bug("batches before the start are not kept", "QueryRun.on_batch", drop("append")),
     bug("look-ahead never resumes", "QueryRun.on_done", drop("done", at=0)),
     bug("done may fall", "QueryRun.on_done", condition("tick", "False")),
@@ -70,6 +74,10 @@ MUTANTS = (
         begin("if self._find(message) is None: return"),
     ),
     bug("a failed query is not reported", "Participant.fail", drop("send")),
+    bug("a peer is blamed for an own walk", "Participant._store", begin("return self._issuer.store(walk)")),
+    bug("copies are opened for any query", "Participant.on_copy_opened", condition("is_expected", "False", at=1)),
+    bug("an id of another home is taken", "Participant._check_id", begin("return")),
+    bug("a query is taken whose sites cannot be reached", "Participant._plan_of", condition("unlinked", "False")),
     bug("queries of a lost home go on", "Participant.peer_lost", drop("close")),
     # -- home and issuer
     bug("start at the earliest frontier", "HomeQuery.prepared", value("max()", "_0")),
@@ -89,6 +97,6 @@ MUTANTS = (
     ),
     bug("complete when one head is", "Sink.complete", value("all()", "any(_0)")),
     # -- news that is held
-    bug("held news never comes by the clock", "Held.due", without("waited_us", at=1)),
+    bug("held news never comes by the clock", "HeldNews.due", without("waited_us", at=1)),
     # -- the engine's questions
 )

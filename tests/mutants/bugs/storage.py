@@ -7,11 +7,11 @@ from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
-    "record": "test_log_records",
-    "segment": "test_log_records test_disk_log",
-    "StreamLogs": "test_storage",
-    "MemoryLog": "test_append_log test_storage",
-    "": "test_disk_log test_storage",
+    "record": "test_record",
+    "segment": "test_record test_disk_log",
+    "StreamLogs": "test_site_logs",
+    "MemoryLog": "test_append_log test_site_logs",
+    "": "test_disk_log test_site_logs",
 }
 
 MUTANTS = (

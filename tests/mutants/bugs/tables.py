@@ -7,17 +7,17 @@ from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
-    "RowTable": "arrangements/test_table",
-    "Ordinals": "arrangements/test_ordinals",
-    "Passing": "arrangements/test_ordinals arrangements/test_table",
-    "Progress": "arrangements/test_progress",
-    "Reach": "arrangements/test_reach",
-    "_divided_up": "arrangements/test_reach",
-    "Lease": "arrangements/test_lease test_delta",
-    "done_with": "arrangements/test_lease",
-    "LogReaders": "arrangements/test_feeds test_stream_log",
-    "LocalTables": "arrangements/test_feeds test_stream_log test_sharing",
-    "": "arrangements/test_feeds arrangements/test_table test_stream_log",
+    "RowTable": "test_table",
+    "Ordinals": "test_ordinals",
+    "Passing": "test_ordinals test_table",
+    "Progress": "test_progress",
+    "Reach": "test_reach",
+    "_divided_up": "test_reach",
+    "Lease": "test_lease test_delta",
+    "done_with": "test_lease",
+    "LogReaders": "test_catch_up test_stream_log",
+    "LocalTables": "test_catch_up test_stream_log test_sharing",
+    "": "test_catch_up test_table test_stream_log",
 }
 
 MUTANTS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.edits import argument, assigned, condition, drop, returned, swap, value
+from tests.mutants.edits import argument, assigned, begin, condition, drop, returned, swap, value
 from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
@@ -10,10 +10,13 @@ TESTS = {
     "SealedRows": "test_view",
     "View": "test_view",
     "KeyBook": "test_keybook",
+    "SpanLedger": "test_span_ledger",
+    "evaluation": "test_evaluation",
+    "casts": "test_evaluation",
     "FrontierGate": "test_gate",
     "Look": "test_gate",
     "DeltaGate": "test_gate",
-    "": "algorithms/test_halves test_site",
+    "": "test_halves test_site",
 }
 
 MUTANTS = (
@@ -37,6 +40,10 @@ MUTANTS = (
         assigned("found", "np.arange(walk.rows.num_rows)"),
     ),
     bug("walks without a match are not ended", "sm_d2.Destination.answered", drop("advance", at=1)),
+    bug("rows may come for keys that do not match", "sm_d2.Destination._take_matching", begin("return")),
+    bug("a walk may come twice", "SpanLedger.take", condition("span", "False")),
+    bug("what is done may come again", "SpanLedger.done", drop("_done")),
+    bug("what is done is remembered for ever", "SpanLedger.done", drop("_came")),
     bug(
         "W' of a count window does not wait for its times",
         "sm_s1.Destination.on_message",
@@ -52,4 +59,6 @@ MUTANTS = (
     # -- books
     bug("a key is crossed out though it was asked about again", "KeyBook.note", value("oldest[]", "oldest")),
     bug("a null passes a filter", "holds", value("fill_null()", "_o.fill_null(True)")),
+    bug("what a kernel raises ends the daemon", "evaluation.evaluate", begin("return _evaluate(expr, rows)")),
+    bug("a cast rounds up to more digits than there are", "casts._to_decimal", drop("limit", at=1)),
 )

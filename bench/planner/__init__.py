@@ -1,0 +1,1 @@
+"""Searches of the planner compared: ``make bench-planner``."""

@@ -1,0 +1,1 @@
+"""Many queries beside one: ``make bench-queries``."""

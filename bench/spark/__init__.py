@@ -1,0 +1,1 @@
+"""A tick on Spark: ``make bench-spark``."""

@@ -1,0 +1,1 @@
+"""One module for each command: what can be typed, what its help says, and what it calls."""

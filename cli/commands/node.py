@@ -1,0 +1,59 @@
+"""``narrows node``: the daemon of one site."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from cli.command import narrows_command
+from cli.loading import loading
+from cli.options.common import speed_option
+from cli.options.config import complete_sites, config_option, read_cluster
+from cli.options.engine import engine_option, with_engine
+
+_EXAMPLES = """\
+examples:
+  narrows node --site frankfurt
+  narrows node --site frankfurt --config /etc/narrows/cluster.toml --speed 1
+"""
+
+
+@narrows_command("node", _EXAMPLES)
+@click.option(
+    "--site",
+    required=True,
+    metavar="SITE",
+    shell_complete=complete_sites,
+    help="which site of the configuration this is",
+)
+@config_option
+@speed_option
+@engine_option()
+@click.option("--no-log", is_flag=True, help="keep no log of the streams: for runs that nobody continues")
+@click.option("--with-parent", is_flag=True, hidden=True)
+@click.option("--verbose", is_flag=True, help="say more")
+def command(
+    site: str,
+    config: Path | None,
+    speed: float | None,
+    engine: str | None,
+    no_log: bool,
+    with_parent: bool,
+    verbose: bool,
+) -> int:
+    """Runs the daemon of one site in the foreground, until Ctrl-C or SIGTERM. A recording (a stream that replays a
+    file) starts when the first query that reads it starts.
+    """
+    cluster = with_engine(read_cluster(config), engine)
+    with loading():
+        from cli.daemon import serve_site  # noqa: PLC0415 - only who runs it needs a server
+        from cli.spark_check import check_spark  # noqa: PLC0415
+        from node.daemon import ServeOptions  # noqa: PLC0415
+    check_spark([cluster.site(site)])
+    level = logging.DEBUG if verbose else logging.INFO
+    logging.basicConfig(level=level, format=f"%(asctime)s {site} %(levelname)s %(message)s", stream=sys.stderr)
+    serve_site(cluster, site, ServeOptions(speed, with_parent, logged=not no_log))
+    return 0

@@ -1,0 +1,70 @@
+"""``narrows query``: a query at a running cluster, and its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cli.command import narrows_command
+from cli.loading import loading
+from cli.options.common import at_option
+from cli.options.config import config_option, read_cluster
+from cli.options.plan import PLAN_CHOICES, PlanChoice, plan_options
+from cli.options.rows import row_options
+from planner.model.errors import QueryError
+
+_EXAMPLES = """\
+examples:
+  narrows query "SELECT o.id, p.cents FROM orders [RANGE 10 SECONDS] AS o
+                 JOIN payments [RANGE 10 SECONDS] AS p ON o.id = p.order_id"
+  narrows query --at virginia --out rows.parquet "SELECT ..."
+  narrows query --detach "SELECT ..."               prints the ID, for narrows follow
+"""
+
+
+def _one_text(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) -> str:
+    """Without quotes, the shell makes words of a query."""
+    if len(words) > 1:
+        raise click.UsageError(f"required the query as one text in quotes; got also {' '.join(words[1:])!r}", ctx)
+    return words[0]
+
+
+@narrows_command("query", _EXAMPLES, PLAN_CHOICES)
+@click.argument("text", nargs=-1, required=True, metavar="QUERY", callback=_one_text, help="the query, in quotes")
+@config_option
+@at_option
+@row_options
+@click.option("--keep", is_flag=True, help="rows stay readable after they were taken, until drop")
+@click.option("--detach", is_flag=True, help="do not follow: print the query's ID and leave its rows")
+@plan_options
+def command(
+    text: str,
+    config: Path | None,
+    at: str | None,
+    form: str | None,
+    out: Path | None,
+    keep: bool,
+    detach: bool,
+    plan: PlanChoice,
+) -> int:
+    """Issues a query at a site of a running cluster and follows its rows until its streams end. Ctrl-C only stops
+    following: the query goes on, narrows follow takes up where you left, narrows drop ends it.
+    """
+    cluster = read_cluster(config)
+    if detach and (out or form):
+        raise QueryError("--detach: required no --out and no --format, since no rows are taken; got one")
+    with loading():
+        from cli.sites import client_of  # noqa: PLC0415 - help and the Tab key do without
+        from cli.tasks.delivery import deliver, issue  # noqa: PLC0415
+        from cli.tasks.output import check_out  # noqa: PLC0415
+        from cli.tasks.request import plan_request  # noqa: PLC0415
+    check_out(out, form)
+    request = plan_request(plan, text)
+    request.keep = keep
+    with client_of(cluster, at or cluster.sites[0].name) as client:
+        query_id = issue(client, request)
+        if detach:
+            print(query_id)
+            return 0
+        return deliver(client, query_id, out, form)

@@ -1,0 +1,1 @@
+"""What people and scripts see: words, tables, screens, JSON."""

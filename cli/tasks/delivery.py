@@ -1,0 +1,69 @@
+"""Rows of a query at a running cluster: issued, and delivered until it ends or somebody presses Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.errors import CommandError
+from cli.exit_codes import DONE, INTERRUPTED
+from cli.show.progress import LiveLine, rows_text
+from cli.tasks.follow import OnInfo, follow
+from node.client import Client, DaemonRefusedError, DaemonUnreachableError, NotNowError, UnknownQueryError
+from node.core.effects import QueryState
+from node.rpc import control_pb2 as pb
+from planner.model.errors import NarrowsError, QueryError
+
+
+def issue(client: Client, request: pb.IssueRequest) -> str:
+    """The query's id, once its plan and what it is warned of were said. Raises QueryError if it is refused."""
+    try:
+        issued = client.install(request)
+    except NotNowError:
+        raise
+    except DaemonRefusedError as error:
+        raise QueryError(str(error)) from None
+    print(f"query {issued.query_id}\n{issued.plan_text}", file=sys.stderr)
+    for warning in issued.warnings:
+        print(f"narrows: {warning}", file=sys.stderr)
+    return issued.query_id
+
+
+def deliver(client: Client, query_id: str, out: Path | None, form: str | None) -> int:
+    """The exit code. Raises NarrowsError if rows cannot be had or written; it says where they are then."""
+    again = f"narrows follow {query_id} takes them, narrows drop {query_id} ends it"
+    try:
+        followed = follow(client, query_id, out, form, _on_info(out))
+    except UnknownQueryError as error:
+        raise CommandError(str(error)) from None
+    except DaemonUnreachableError:
+        raise
+    except NarrowsError as error:
+        raise NarrowsError(f"{error}\nquery {query_id} keeps its rows: {again}") from None
+    except BrokenPipeError:
+        print(f"narrows: nobody reads on; query {query_id} keeps the other rows: {again}", file=sys.stderr)
+        raise
+    if followed.detached:
+        print(f"detached after {rows_text(followed.rows)}; {query_id} goes on: {again}", file=sys.stderr)
+        return INTERRUPTED
+    if followed.info.state != QueryState.COMPLETED:
+        raise NarrowsError(f"query {query_id} {followed.info.state}: {followed.info.reason}")
+    reason = f": {followed.info.reason}" if followed.info.reason else ""
+    print(f"{rows_text(followed.rows)}, all that there are{reason}", file=sys.stderr)
+    return DONE
+
+
+def _on_info(out: Path | None) -> OnInfo:
+    """Rows that go to a file are not seen, so a line on the terminal says how many there are."""
+    console = Console(stderr=True)
+    console.quiet = out is None or not console.is_terminal
+    line = LiveLine(console)
+
+    def show(info: pb.QueryInfo, rows: int) -> None:
+        line.show(lambda: f"{rows:,} rows in {out}; the query is {info.state}")
+        if QueryState(info.state).ended:
+            line.end()
+
+    return show

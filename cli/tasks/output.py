@@ -1,0 +1,397 @@
+"""Where result rows go: a table on a terminal, CSV, JSON lines, or a file."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from cli.errors import CommandError
+from planner.model.errors import NarrowsError
+
+_WIDTH_MIN = 6
+_WIDTH_MAX = 40
+#: Rows are written to Parquet when they take this much memory.
+_ROW_GROUP_BYTES = 64 << 20
+FILE_FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+class OutputError(NarrowsError):
+    """The rows cannot be written where they should go."""
+
+
+class OutputNameError(CommandError):
+    """Rows cannot go where they should, and that is known before there are any."""
+
+
+def check_file(option: str, path: Path | None) -> None:
+    """Whether a file of that name could be written, before anything is done for it.
+
+    Raises OutputNameError if not.
+    """
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise OutputNameError(f"{option} requires an existing folder; got {str(path)!r}")
+    if path.is_dir():
+        raise OutputNameError(f"{option} requires a file; got the folder {str(path)!r}")
+    if path.exists() and not path.is_file():
+        # It would be replaced by a file when that is whole: /dev/null, for everybody on the machine.
+        raise OutputNameError(f"{option} requires a regular file; got the device or pipe {str(path)!r}")
+    if not os.access(folder, os.W_OK | os.X_OK) or _is_read_only(folder):
+        raise OutputNameError(f"{option} requires a folder that may be written to; got {str(path)!r}")
+
+
+def _is_read_only(folder: Path) -> bool:
+    """Such as /proc, where even those who may do everything can make no file; only trying tells."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return False
+    except OSError as error:
+        # A disk that is full may have room by the time the rows come.
+        return error.errno not in (errno.ENOSPC, errno.EDQUOT)
+
+
+def check_out(path: Path | None, form: str | None) -> None:
+    """The same for ``--out``, whose name also says the format unless ``form`` does.
+
+    Raises OutputNameError.
+    """
+    check_file("--out", path)
+    if path is not None:
+        _file_format(path, form)
+    elif sys.stdout is None:
+        raise OutputNameError("rows require an open standard output, or --out FILE; got a closed one")
+
+
+def _file_format(path: Path, form: str | None) -> str:
+    form = form or FILE_FORMATS.get(path.suffix)
+    if form == "table":
+        raise OutputNameError("--format table is for a terminal: --out requires csv or jsonl; got both")
+    if form is None:
+        raise OutputNameError(f"--out requires a name ending in {', '.join(FILE_FORMATS)}; got {str(path)!r}")
+    return form
+
+
+class Output(Protocol):
+    """Takes rows; ``finish`` makes what was written final."""
+
+    #: Whether rows are safe as soon as ``write`` returns; otherwise only after ``finish``.
+    safe_at_once: bool
+
+    def write(self, rows: pa.RecordBatch) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+def open_output(out: Path | None, form: str | None, schema: pa.Schema) -> Output:
+    """The output that the user asked for; OutputError if it cannot be."""
+    if out is not None:
+        return FileOutput(out, form, schema)
+    if form == "none":
+        return NoOutput()
+    form = form or ("table" if sys.stdout.isatty() else "csv")
+    with _printing():
+        table = form == "table"
+        return PrintedOutput(
+            TableOutput(sys.stdout, schema) if table else StreamOutput(sys.stdout.buffer, form, schema)
+        )
+
+
+class PrintedOutput:
+    """Rows on standard output, which may be a full disk. That nobody reads on is no error here."""
+
+    safe_at_once = True
+
+    def __init__(self, output: TableOutput | StreamOutput) -> None:
+        self._output = output
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        with _printing():
+            self._output.write(rows)
+
+    def finish(self) -> None:
+        with _printing():
+            self._output.finish()
+
+    def abandon(self) -> None:
+        with suppress(OSError):
+            self._output.abandon()
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write rows to standard output: {error.strerror or error}") from None
+
+
+class NoOutput:
+    """Rows are counted by whoever writes them, and that is all."""
+
+    safe_at_once = True
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Nothing to do."""
+
+    def finish(self) -> None:
+        """Nothing to do."""
+
+    def abandon(self) -> None:
+        """Nothing to do."""
+
+
+class TableOutput:
+    """Aligned columns; widths are set by the header and the first rows."""
+
+    safe_at_once = True
+
+    def __init__(self, stream: TextIO, schema: pa.Schema) -> None:
+        self._stream = stream
+        self._names = schema.names
+        self._widths: list[int] = []
+        self._rule = "─" if _can_print(stream, "─") else "-"
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        texts = [[_cell(value) for value in sayable(column).to_pylist()] for column in rows.columns]
+        if not self._widths:
+            self._widths = [_width(name, column) for name, column in zip(self._names, texts, strict=True)]
+            self._line(self._names)
+            self._line([self._rule * width for width in self._widths])
+        for row in zip(*texts, strict=True):
+            self._line(list(row))
+        self._stream.flush()
+
+    def _line(self, cells: list[str]) -> None:
+        fitted = [
+            (cell if len(cell) <= width else cell[: width - 1] + "…").ljust(width)
+            for cell, width in zip(cells, self._widths, strict=True)
+        ]
+        print("  ".join(fitted).rstrip(), file=self._stream)
+
+    def finish(self) -> None:
+        if not self._widths:
+            print("no rows", file=self._stream)
+
+    def abandon(self) -> None:
+        self._stream.flush()
+
+
+def _can_print(stream: TextIO, letter: str) -> bool:
+    try:
+        letter.encode(stream.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value).replace("\n", "⏎")
+
+
+def _width(name: str, texts: list[str]) -> int:
+    longest = max([len(name), *(len(text) for text in texts[:1000])])
+    return min(_WIDTH_MAX, max(_WIDTH_MIN, longest))
+
+
+class StreamOutput:
+    """CSV or JSON lines to an open stream."""
+
+    safe_at_once = True
+
+    def __init__(self, stream: BinaryIO, form: str, schema: pa.Schema) -> None:
+        self._stream = stream
+        self._write = self._csv if form == "csv" else self._jsonl
+        if form == "csv":
+            names = pa.table({str(i): [name] for i, name in enumerate(schema.names)})
+            pa.csv.write_csv(names, stream, pa.csv.WriteOptions(include_header=False))
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._write(rows)
+        self._stream.flush()
+
+    def _csv(self, rows: pa.RecordBatch) -> None:
+        flat = pa.RecordBatch.from_arrays([_csv_column(column) for column in rows.columns], rows.schema.names)
+        pa.csv.write_csv(flat, self._stream, pa.csv.WriteOptions(include_header=False))
+
+    def _jsonl(self, rows: pa.RecordBatch) -> None:
+        plain = pa.RecordBatch.from_arrays([sayable(column) for column in rows.columns], rows.schema.names)
+        self._stream.write("".join(f"{_json(row)}\n" for row in plain.to_pylist()).encode())
+
+    def finish(self) -> None:
+        self._stream.flush()
+
+    def abandon(self) -> None:
+        """What was written stays."""
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    """CSV knows numbers, booleans and text; everything else becomes text."""
+    column = sayable(column)
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return column
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column
+    if not pa.types.is_nested(kind) and not _is_bytes(kind):
+        try:
+            return pc.cast(column, pa.string())
+        except pa.ArrowNotImplementedError:
+            pass
+    texts = [None if value is None else _json(value) for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def sayable(column: pa.Array) -> pa.Array:
+    """The column with every time as Arrow writes it and every duration as a number of its units.
+
+    Python has no type for nanoseconds, nor for years before 1 or after 9999.
+    """
+    kind = _sayable_type(column.type)
+    return column if kind == column.type else pc.cast(column, kind)
+
+
+def _sayable_type(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_duration(kind):
+        return pa.int64()
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
+        return pa.string()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_sayable_type(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_sayable_type(kind.key_type), _sayable_type(kind.item_type))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_sayable_type(kind.value_type), kind.list_size)
+    if types.is_large_list(kind):
+        return pa.large_list(_sayable_type(kind.value_type))
+    return pa.list_(_sayable_type(kind.value_type)) if types.is_list(kind) else kind
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_value)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, default=_json_value)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no word for what is not a finite number, so that becomes text."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def _json_value(value: object) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+class ParquetOutput:
+    """Parquet to an open file. Rows are collected: a row group per chunk would make a large, slow file."""
+
+    safe_at_once = False
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._writer = pa.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
+        self._schema = schema
+        self._rows: list[pa.RecordBatch] = []
+        self._nbytes = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._rows.append(rows)
+        self._nbytes += rows.nbytes
+        if self._nbytes >= _ROW_GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_batches(self._rows, schema=self._schema))
+        self._rows, self._nbytes = [], 0
+
+    def finish(self) -> None:
+        self._write_group()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        # Or its destructor would try to write the end of a file that is closed by then, and complain.
+        self._writer.is_open = False
+
+
+class FileOutput:
+    """A file that appears under its name only when it is whole."""
+
+    def __init__(self, path: Path, form: str | None, schema: pa.Schema) -> None:
+        form = _file_format(path, form)
+        self.safe_at_once = False
+        # Of a link it is the file behind it that is replaced.
+        self._path = path.resolve()
+        self._part = self._path.with_name(self._path.name + ".part")
+        try:
+            self._file = self._part.open("wb")
+        except OSError as error:
+            raise self._cannot(error) from None
+        try:
+            self._output = self._opened(form, schema)
+        except (OSError, pa.ArrowException) as error:
+            self._remove()
+            raise self._cannot(error) from None
+
+    def _opened(self, form: str, schema: pa.Schema) -> StreamOutput | ParquetOutput:
+        if form == "parquet":
+            return ParquetOutput(self._file, schema)
+        return StreamOutput(self._file, form, schema)
+
+    def _cannot(self, error: Exception) -> OutputError:
+        return OutputError(f"cannot write {self._path}: {getattr(error, 'strerror', None) or error}")
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        try:
+            self._output.write(rows)
+        except (OSError, pa.ArrowException) as error:
+            raise self._cannot(error) from None
+
+    def finish(self) -> None:
+        try:
+            self._output.finish()
+            self._file.close()
+            self._part.replace(self._path)
+        except (OSError, pa.ArrowException) as error:
+            raise self._cannot(error) from None
+
+    def abandon(self) -> None:
+        """Leave no half file behind."""
+        self._output.abandon()
+        self._remove()
+
+    def _remove(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+        self._part.unlink(missing_ok=True)

@@ -1,0 +1,148 @@
+"""A connection to one daemon, and what can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Self, TypeVar
+
+import grpc
+
+from node.client.errors import MissingRowsError, error_of
+from node.client.follower import Follower
+from node.rpc import control_pb2 as pb
+from node.rpc.control_pb2_grpc import ControlStub, ReadinessStub
+from planner.model.errors import NarrowsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+#: A daemon on the other side of a slow link may take a while; a dead one is noticed at once.
+CALL_S_MAX = 20.0
+#: A status is there at once; a daemon that has not said it by then hangs, and a person waits.
+STATUS_S_MAX = 5.0
+#: Whoever asks for this asks again, and may have to look after a process meanwhile.
+READINESS_S_MAX = 1.0
+
+_OPTIONS = (
+    # One row may be large, and the daemon is ours.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_retries", 0),
+    # A daemon that is gone without a word is noticed while we wait for rows.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # Whoever asks again is answered as soon as the daemon is there. gRPC would wait longer each time, up to minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 100),
+)
+
+
+class Client:
+    """A connection to the daemon of one site. Every method raises an error of ``node.client.errors`` if it fails."""
+
+    def __init__(self, site: str, address: str) -> None:
+        self.site = site
+        self.address = address
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._control = ControlStub(self._channel)
+        self._readiness = ReadinessStub(self._channel)
+
+    @classmethod
+    def at(cls, address: str) -> Self:
+        """For those who know where a daemon is, and not which site it is of."""
+        return cls("", address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    # -- the daemon -----------------------------------------------------------------------------
+
+    def readiness(self) -> pb.ReadyReply:
+        """How far the daemon is. Only this is answered while it starts; all else is a NotNowError until it is ready."""
+        return self._ask(self._readiness.Ready, pb.Empty(), READINESS_S_MAX)
+
+    def status(self) -> pb.StatusReply:
+        return self._ask(self._control.Status, pb.Empty(), STATUS_S_MAX)
+
+    def walks(self, query_id: str) -> list[pb.WalkStatus]:
+        """Walks under way at the site: those of a query, or of all if none is named."""
+        return list(self._ask(self._control.Walks, pb.WalksRequest(query_id=query_id), STATUS_S_MAX).walks)
+
+    # -- queries --------------------------------------------------------------------------------
+
+    def issue(self, text: str, algorithm: str, policy: str = "frontier") -> pb.IssueReply:
+        """Install a query with a forced plan."""
+        return self.install(pb.IssueRequest(text=text, algorithm=algorithm, policy=policy))
+
+    def install(self, request: pb.IssueRequest) -> pb.IssueReply:
+        """Plan a query as the request says, and install it."""
+        return self._ask(self._control.Issue, request)
+
+    def explain(self, request: pb.ExplainRequest) -> pb.ExplainReply:
+        return self._ask(self._control.Explain, request)
+
+    def queries(self) -> list[pb.QueryInfo]:
+        return list(self._ask(self._control.Queries, pb.Empty()).queries)
+
+    def drop(self, query_id: str) -> None:
+        self._ask(self._control.Drop, pb.DropRequest(query_id=query_id))
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def follow(self, query_id: str) -> Follower:
+        """The rows of a query as they come, from where its followers left off."""
+        return Follower(self._control.Follow, query_id, self.error)
+
+    def extent(self, query_id: str, past: int = 0, wait_ms: int = 0) -> pb.ExtentReply:
+        """What can be read now; with ``wait_ms``, as soon as there are rows past ``past``, or after that time."""
+        return self._ask(self._control.Extent, pb.ExtentRequest(query_id=query_id, past=past, wait_ms=wait_ms))
+
+    def take(self, query_id: str, run: str, before: int) -> None:
+        """Rows before a number need not be kept any more."""
+        self._ask(self._control.Take, pb.TakeRequest(query_id=query_id, run=run, before=before))
+
+    def rows(self, query_id: str, run: str, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows from ``first`` to before ``end``, in order, with these columns and no others.
+
+        Raises MissingRowsError if the daemon does not give them all.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - takes longer to load than all else here, and only this needs it
+
+        request = pb.RowsRequest(query_id=query_id, run=run, first=first, end=end, columns=columns)
+        got = 0
+        try:
+            replies = self._control.Rows(request)
+            schema = pa.ipc.read_schema(pa.py_buffer(next(replies).schema))
+            for reply in replies:
+                rows = pa.ipc.read_record_batch(pa.py_buffer(reply.rows), schema)
+                got += rows.num_rows
+                yield rows
+        except grpc.RpcError as error:
+            raise self.error(error) from None
+        if got != end - first:
+            raise MissingRowsError(f"query {query_id}: required {end - first} rows from row {first} on; got {got}")
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Reply],
+        request: Request,
+        timeout_s: float = CALL_S_MAX,
+    ) -> Reply:
+        try:
+            return method(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise self.error(error) from None
+
+    def error(self, error: grpc.RpcError) -> NarrowsError:
+        """What to raise for what gRPC says."""
+        return error_of(error, self.site, self.address)

@@ -1,0 +1,97 @@
+"""The tables of a site's own streams: nearly always one a stream, which all queries over it lease.
+
+A query that begins further back than that table reaches has another, filled from the log. Leases never move, so
+that one stays until its queries are over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from node.core.arrangements.feeds import LogReaders
+from node.core.arrangements.lease import Lease
+from node.core.arrangements.table import RowTable
+from node.core.status import TableStatus
+from node.core.streams.stream import StreamState
+from node.core.streams.view import SealedRows
+from node.core.work import Work
+
+
+class LocalTables:
+    """All of them, by stream."""
+
+    def __init__(self, streams: Mapping[str, StreamState], work: Work, readers: LogReaders) -> None:
+        self._streams = streams
+        self._work = work
+        self._readers = readers
+        self._count = 0
+        self._tables: dict[str, list[RowTable]] = {name: [] for name in streams}
+
+    def of(self, stream: str) -> list[RowTable]:
+        return self._tables[stream]
+
+    def live(self, stream: str) -> RowTable:
+        """The table that is as far as the stream, made if there is none."""
+        state = self._streams[stream]
+        for table in self._tables[stream]:
+            if table.frontier == state.fed and table not in self._readers.behind(stream):
+                return table
+        return self._open(stream, state.fed, state.fed_rows)
+
+    def past(self, stream: str, tick: int) -> RowTable:
+        """A table of its own for what is from a tick of the log on."""
+        table = self._open(stream, tick, 0)
+        self._readers.begin(stream, table)
+        return table
+
+    def _open(self, stream: str, tick: int, first: int) -> RowTable:
+        state = self._streams[stream]
+        self._count += 1
+        table = RowTable(self._work, f"{stream}/{self._count}", stream, state.info.schema, state.tau, tick, first)
+        self._tables[stream].append(table)
+        return table
+
+    def release(self, stream: str, table: RowTable, lease: Lease) -> None:
+        """A query lets go; a table that nobody leases is forgotten."""
+        table.release(lease)
+        if not table.leases:
+            self._tables[stream].remove(table)
+            self._readers.forget(table)
+
+    def take(self, sealed: SealedRows) -> list[tuple[RowTable, SealedRows]]:
+        """A stream was sealed further; the tables that took the batch, with what they took."""
+        taken = []
+        for table in self._tables[sealed.stream]:
+            if sealed.span.first <= table.frontier < sealed.span.end:
+                part = sealed.after(table.frontier, table.progress.tau)
+                table.take(part)
+                taken.append((table, part))
+        return taken
+
+    def with_index(
+        self, stream: str, keys: tuple[str, ...], users: Collection[str], but: Collection[object] = ()
+    ) -> RowTable | None:
+        """The table of one of these queries that can be searched by these keys: that which reaches back furthest."""
+        fitting = [table for table in self._tables[stream] if keys in table.keys and table not in but]
+        theirs = [table for table in fitting if any(lease.query_id in users for lease in table.leases)]
+        return min(theirs, key=lambda table: table.kept_from, default=None)
+
+    def lowest_kept(self, stream: str) -> int | None:
+        """Tuples before this number can be found in no table of the stream any more; None if there is no such table."""
+        return min((table.kept_from for table in self._tables[stream] if table.keys), default=None)
+
+    def statuses(self) -> list[TableStatus]:
+        return [
+            table_status(table, stream) for stream, tables in self._tables.items() for table in tables if table.keys
+        ]
+
+    @property
+    def all(self) -> list[RowTable]:
+        return [table for tables in self._tables.values() for table in tables]
+
+
+def table_status(table: RowTable, stream: str) -> TableStatus:
+    """What a table says about itself."""
+    users = tuple(dict.fromkeys(lease.query_id for lease in table.leases))
+    waiting = len(table.progress.waiting)
+    return TableStatus(table.name, stream, tuple(table.keys), table.frontier, waiting, users)

@@ -1,0 +1,1 @@
+"""Join keys as numbers: tables, books, codes, and arrays of bits."""

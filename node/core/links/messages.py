@@ -1,0 +1,312 @@
+"""What two sites say to each other, as values. Rows travel encoded: see ``rows.py``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.core.streams.ticks import Span
+from planner.estimate.statistics import StreamProfile
+from planner.model.copies import RunningCopy
+from planner.model.query import FRONTIER_POLICY, Policy, Sequence, StreamInfo
+
+
+@dataclass(frozen=True, slots=True)
+class AskProfile:
+    """Home asks what a site knows of its streams, as a query that is not installed yet sees them.
+
+    ``query_id`` is that of the question.
+    """
+
+    query_id: str
+    text: str
+    streams: tuple[StreamInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """The way from the site that says so to ``peer``, as far as it was measured."""
+
+    peer: str
+    rtt_us: int | None
+    bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """Answers AskProfile: what was measured, by alias, and why the others could not be. Refused is an answer too."""
+
+    query_id: str
+    profiles: tuple[tuple[str, StreamProfile], ...]
+    missing: tuple[tuple[str, str], ...] = ()
+    links: tuple[LinkSeen, ...] = ()
+    #: Copies of its streams of the query that run.
+    copies: tuple[RunningCopy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Home asks a site to get ready for a query; nothing flows before Start."""
+
+    query_id: str
+    text: str
+    sink: str
+    sequences: tuple[Sequence, ...]
+    streams: tuple[StreamInfo, ...]
+    policy: Policy = FRONTIER_POLICY
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The site is ready; ``earliest`` is the first tick from which on it has everything of its streams."""
+
+    query_id: str
+    earliest: int
+    #: Event time (milliseconds) of the first tuple of its streams that have not started, to align replays.
+    origin_ms: int | None
+    #: Round trips (microseconds) that the site has measured to others: home derives delta from them.
+    rtt_us: tuple[tuple[str, int], ...] = ()
+    #: By alias, how far the site's streams were sealed: from there on it forgets nothing that the query may want.
+    frontiers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The site cannot take part, and why."""
+
+    query_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """All sites are ready: the query is about the tuples from this tick on."""
+
+    query_id: str
+    tick: int
+    origin_ms: int | None
+    #: What the ``delta`` policy goes by; 0 under ``frontier``.
+    delta_us: int = 0
+    #: By alias, how far the streams were sealed when their sites were prepared.
+    frontiers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Forget the query."""
+
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A site cannot go on with a query; home ends it everywhere."""
+
+    query_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCopy:
+    """From holder to owner: keep me a copy, number ``copy``, of what ``spec`` says, from ``tick`` on.
+
+    It is for what the query needs as its need number ``need``. What is to be kept does not depend on the query: others
+    may use the copy too, and may outlive it.
+    """
+
+    query_id: str
+    copy: int
+    need: int
+    tick: int
+    spec: RunningCopy
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCopy:
+    """From holder to owner: the query uses, for its need number ``need``, a copy that is there already."""
+
+    query_id: str
+    copy: int
+    need: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCopy:
+    """From holder to owner: nobody uses this copy any more."""
+
+    copy: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetPortion:
+    """From owner to holder: from the next Sync on a full copy has the columns of ``spec`` for what passes its filter.
+
+    ``portion`` is the number of that filter in the copy. Other columns than before, if it is known already.
+    """
+
+    copy: int
+    portion: int
+    spec: RunningCopy
+
+
+@dataclass(frozen=True, slots=True)
+class DropPortion:
+    """From owner to holder: from the next Sync on a full copy does not have this portion any more."""
+
+    copy: int
+    portion: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """From owner to holder: what happened to a copy's view since the last one. A heartbeat if nothing did.
+
+    The copy is now sealed up to ``frontier``, and what is before the position ``before`` is gone. Keys are born first
+    (v_J), then die (v_C, as a delta: slots whose count fell to zero). ``rows`` has the new tuples: all of them for
+    a full copy, those of keys that were asked for (s_F) for M.
+    """
+
+    copy: int
+    frontier: int
+    before: int
+    #: Full copies only, because walks may start there: when the batch was sealed.
+    sealed_at_us: int
+    #: Count windows only: event times of all new tuples, so that the holder can number them.
+    times: bytes
+    born: bytes
+    dead: bytes
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """SP-D, SM-D1, SM-D2: a walk moves to the receiver, which does step number ``step``."""
+
+    query_id: str
+    head: str
+    span: Span
+    step: int
+    sealed_at_us: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AskMatches:
+    """SM-S1, SM-D2: the distinct keys of a walk. Which of them have matches, or what are they?
+
+    ``low_ts`` and ``high_ts`` are the event times of the walk's oldest and newest row. Keys that were
+    asked about lately are ``known``, by their numbers (``keybook.py``); they come before the others.
+    """
+
+    query_id: str
+    head: str
+    span: Span
+    step: int
+    sealed_at_us: int
+    low_ts: int
+    high_ts: int
+    #: SM-S1: the copy that the tuples are for; 0 for SM-D2.
+    copy: int
+    keys: bytes
+    known: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """SM-D2: one bit for each key asked about, in their order, first bit in the highest place of the first byte."""
+
+    query_id: str
+    head: str
+    span: Span
+    step: int
+    matches: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TupleAnswer:
+    """SM-S1: the matching tuples that the receiver does not have yet.
+
+    It has two addresses: the tuples are for the copy, whatever became of the walk that goes on with them.
+    """
+
+    query_id: str
+    head: str
+    span: Span
+    step: int
+    copy: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """SM-S2: all tuples of these keys, named by their slots as they were after ``seen`` syncs."""
+
+    copy: int
+    seen: int
+    slots: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """SM-S2: answers one Fetch; answers come in the order of the questions."""
+
+    copy: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A walk has ended; its result rows, none if ``rows`` is empty, for the sink."""
+
+    query_id: str
+    head: str
+    span: Span
+    sealed_at_us: int
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The sink has stored every row of these heads before these ticks."""
+
+    query_id: str
+    frontiers: tuple[tuple[str, int], ...]
+
+
+#: Messages about a query: they name it.
+QueryMessage = (
+    AskProfile
+    | Profiles
+    | Prepare
+    | Prepared
+    | Refused
+    | Start
+    | Drop
+    | Failed
+    | OpenCopy
+    | LeaseCopy
+    | Carry
+    | AskMatches
+    | KeyAnswer
+    | TupleAnswer
+    | Rows
+    | Done
+)
+#: Messages about a copy, whichever queries use it: from its owner, and from its holder.
+OwnerMessage = SetPortion | DropPortion | Sync | Fetched
+HolderMessage = CloseCopy | Fetch
+CopyMessage = OwnerMessage | HolderMessage
+Message = QueryMessage | CopyMessage
+#: Messages of a query's steps, from one half to the other.
+StepMessage = Carry | AskMatches | KeyAnswer | TupleAnswer
+
+
+def subject_of(message: Message) -> str:
+    """What a message is about, for people."""
+    if isinstance(message, CopyMessage):
+        return f"{type(message).__name__} of copy {message.copy}"
+    return f"{type(message).__name__} of query {message.query_id}"
+
+
+def payload_bytes(message: Message) -> int:
+    """How much data a message carries; the rest of it is small."""
+    return sum(len(value) for name in message.__slots__ if isinstance(value := getattr(message, name), bytes))

@@ -1,0 +1,1 @@
+"""What a site measures and tells so that a query can be planned."""

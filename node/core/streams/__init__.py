@@ -1,0 +1,1 @@
+"""Local streams: event time cut into ticks, batches sealed, and what of a stream a query sees."""

@@ -1,0 +1,209 @@
+"""A local stream: where its reading stands, what of it is logged, and which queries follow it.
+
+A recording starts to play when the first query that reads it starts, so a query over all of it is possible. It is read
+on only while every query that follows it keeps up: that bounds memory at every site, because what is not done is
+kept. This cannot deadlock. Of the streams that stand still for a query, take the one with the lowest frontier:
+its walks need no other stream to move, so they end, its backlog shrinks, and it is read on.
+
+A batch that is sealed is logged before anything else is done with it: **fed** is how far the stream is logged, and so
+how far anybody has seen it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from node.core.limits import Limits
+from node.core.streams.backlog import Backlog
+from node.core.streams.recent_batches import RecentBatches
+from node.core.streams.sealer import Batch, Sealer
+from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start
+from node.core.streams.view import SealedRows
+from planner.model.errors import NarrowsError
+from planner.model.query import StreamInfo
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStream:
+    """A stream of this site, as configured."""
+
+    info: StreamInfo
+    lateness_ms: int = 0
+    #: Event time of its first tuple, in its unit; None when it is not known or there is none.
+    first_ts: int | None = None
+    #: How much of its past is kept for queries that come later.
+    retain_ms: int = 0
+
+
+class Follower(Protocol):
+    """A query, as a stream sees it."""
+
+    query_id: str
+    backlogs: dict[str, Backlog]
+
+    @property
+    def started(self) -> bool:
+        """Whether it runs."""
+        ...
+
+    @property
+    def early_batches(self) -> int:
+        """Batches that it keeps until it is started."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """A batch that the log has."""
+
+    first: int
+    end: int
+    rows: int
+    nbytes: int
+
+
+class StreamState:
+    """A stream of this site, as it runs."""
+
+    def __init__(self, local: LocalStream, tau_ms: int) -> None:
+        unit = local.info.unit
+        self.info = local.info
+        self.tau = tau_ms * unit
+        self.sealer = Sealer(local.info.schema, self.tau, local.lateness_ms * unit)
+        self.followers: list[tuple[str, Follower]] = []
+        self.reading = False
+        self.ended = False
+        self.failed = ""
+        # Whole milliseconds: any event time fits, which it would not in a finer unit.
+        self.origin_ms = None if local.first_ts is None else local.first_ts // unit
+        self.rows_arrived = 0
+        self.rows_aside = 0
+        #: What the stream is measured by when a query is planned.
+        self.recent = RecentBatches()
+        #: Everything before this tick is logged, and was given to all who want it; and so many tuples.
+        self.fed = TICK_MIN
+        self.fed_rows = 0
+        self._retain = local.retain_ms * unit
+        #: Batches that are sealed and not logged, with the time at which they were sealed.
+        self._sealed: deque[tuple[Batch, int]] = deque()
+        self._log: deque[_Logged] = deque()
+        self._newest_ts = TICK_MIN
+
+    @property
+    def frontier(self) -> int:
+        return self.sealer.frontier
+
+    def sealed_ts(self, tick: int) -> int:
+        """The first event time of a tick."""
+        return tick_start(tick, self.tau)
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def sealed(self, batch: Batch, now_us: int) -> None:
+        """The next batch was sealed, and is being logged."""
+        self._sealed.append((batch, now_us))
+
+    def logged(self, frontier: int) -> list[SealedRows]:
+        """Everything before a tick is logged; the batches that may be used now."""
+        found = []
+        while self._sealed and self._sealed[0][0].span.end <= frontier:
+            batch, sealed_at_us = self._sealed.popleft()
+            self.recent.add(batch)
+            found.append(self.rows_of(batch, sealed_at_us))
+        return found
+
+    def rows_of(self, batch: Batch, sealed_at_us: int) -> SealedRows:
+        """A batch for those who look at it."""
+        return SealedRows(self.info.name, batch.span, batch.rows, batch.ts, batch.first, sealed_at_us)
+
+    def feed(self, sealed: SealedRows) -> None:
+        """A batch is given to all who want it."""
+        self.fed = sealed.span.end
+        self.fed_rows += len(sealed)
+        self._log.append(_Logged(sealed.span.first, sealed.span.end, len(sealed), sealed.rows.nbytes))
+        if sealed.span.end < TICK_END:
+            self._newest_ts = tick_start(sealed.span.end, self.tau)
+        elif len(sealed.ts):
+            self._newest_ts = int(sealed.ts[-1]) + 1
+
+    @property
+    def log_begin(self) -> int:
+        """The first tick that the log has."""
+        return self._log[0].first if self._log else self.fed
+
+    @property
+    def earliest(self) -> int:
+        """The first tick from which on a new query can have everything: what is retained, or from now on."""
+        if not self._retain:
+            return self.fed
+        return next((batch.first for batch in self._log if self._is_retained(batch)), self.fed)
+
+    def _is_retained(self, batch: _Logged) -> bool:
+        return tick_start(batch.end, self.tau) > self._newest_ts - self._retain
+
+    def trim(self, needed_ts: int) -> int | None:
+        """Forget logged batches that are not retained and have nothing from ``needed_ts`` on.
+
+        The tick before which the log may be forgotten, if there is anything to forget.
+        """
+        tick = None
+        while self._log and not (self._retain and self._is_retained(self._log[0])):
+            if tick_start(self._log[0].end, self.tau) > needed_ts:
+                break
+            tick = self._log.popleft().end
+        return tick
+
+    @property
+    def logged_rows(self) -> int:
+        return sum(batch.rows for batch in self._log)
+
+    @property
+    def logged_bytes(self) -> int:
+        return sum(batch.nbytes for batch in self._log)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    @property
+    def started(self) -> bool:
+        return self.rows_arrived > 0 or self.ended
+
+    @property
+    def state(self) -> str:
+        """One word for people."""
+        if self.failed:
+            return "failed"
+        if self.ended:
+            return "ended"
+        if not any(query.started for _, query in self.followers):
+            return "held"
+        return "reading" if self.reading else "paused"
+
+    def full_queries(self, limits: Limits) -> tuple[str, ...]:
+        """Queries that have as much of it under way as is allowed."""
+        full = [
+            query.query_id for alias, query in self.followers if query.started and query.backlogs[alias].full(limits)
+        ]
+        return tuple(dict.fromkeys(full))
+
+    def wants_more(self, limits: Limits) -> bool:
+        """Whether the source should be read now."""
+        if self.reading or self.ended or self.failed or self.frontier == TICK_END:
+            return False
+        if len(self._sealed) >= limits.ahead_batches_max:
+            return False
+        if any(query.early_batches >= limits.ahead_batches_max for _, query in self.followers):
+            return False
+        running = [query.backlogs[alias] for alias, query in self.followers if query.started]
+        return bool(running) and not any(backlog.full(limits) for backlog in running)
+
+
+def check_same(streams: Mapping[str, StreamState], info: StreamInfo) -> StreamState:
+    """Our stream that another site speaks of; raises NarrowsError unless it is as that site thinks."""
+    own = streams.get(info.name)
+    if own is None or own.info != info:
+        known = "no such stream" if own is None else f"{own.info.schema.names} with event time {own.info.ts}"
+        raise NarrowsError(f"stream {info.name} requires the same columns at both sites; got {known} here")
+    return own

@@ -1,0 +1,1 @@
+"""From what a client asks for to a plan."""

@@ -1,0 +1,151 @@
+"""From what a client asks for to a plan: forced, read from a file, or chosen by cost from what the sites measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from node.config import ClusterConfig
+from node.core.effects import ReportStatistics
+from node.core.planning.declared_profile import links_with_declared
+from node.io.planning.outcome import Planned
+from node.io.runner import Runner
+from node.rpc import control_pb2 as pb
+from planner.estimate.statistics import LinkStats, Statistics
+from planner.model.errors import PlanError
+from planner.model.plan_file import read_plan
+from planner.model.plans import forced_plan, parse_algorithm, parse_policy, ship_all_plan
+from planner.model.query import JoinQuery, Plan, Policy
+from planner.search.choice import Choice, Costs, Model, Options, Search, choose
+from planner.sql.parser import parse_query
+
+AUTO, SHIP_ALL = "auto", "ship-all"
+#: Eight streams that are all linked take some 3 s to plan optimally, ten some 20 s (``bench/results/planner.md``).
+OPTIMAL_STREAMS_MAX = 8
+
+Choices = TypeVar("Choices", Search, Model)
+
+
+class PlanDesk:
+    """Plans queries of which this site is the home."""
+
+    def __init__(self, runner: Runner, config: ClusterConfig) -> None:
+        self._runner = runner
+        self._config = config
+
+    async def plan(
+        self, request: pb.IssueRequest, require: Callable[[tuple[str, ...]], None], *, explained: bool
+    ) -> Planned:
+        """The plan that was asked for; ``explained`` says that its cost is wanted even if no choice depends on it.
+
+        ``require`` is given the sites of the query before anyone is asked; it may refuse.
+        Raises NarrowsError if there is something wrong with what was asked for.
+        """
+        site = self._runner.stack.site
+        query = await asyncio.to_thread(parse_query, request.text, dict(site.catalogue))
+        require(tuple(sorted({site.name, *(ref.stream.site for ref in query.streams)})))
+        policy = parse_policy(request.policy or "frontier")
+        options = _options(request, query)
+        plan = await asyncio.to_thread(_given_plan, request, query, site.name, policy)
+        if plan is None:
+            return await self._choose(query, site.name, options, policy)
+        return await self.estimated(plan, options) if explained else Planned(plan)
+
+    async def _choose(self, query: JoinQuery, sink: str, options: Options, policy: Policy) -> Planned:
+        found = await self._runner.statistics(query)
+        statistics, declared = self._statistics(query, found)
+        if found.missing:
+            lacking = [f'stream "{alias}": {reason}' for alias, reason in sorted(found.missing.items())]
+            instead = "without that, the plan is not chosen by cost: everything is shipped to the query's home"
+            return Planned(ship_all_plan(query, sink, policy), None, declared, (*lacking, instead))
+        choice = await asyncio.to_thread(choose, query, sink, statistics, options, policy)
+        return Planned(choice.plan, choice, declared)
+
+    async def estimated(self, plan: Plan, options: Options) -> Planned:
+        """What a plan that is given is expected to cost."""
+        found = await self._runner.statistics(plan.query)
+        statistics, declared = self._statistics(plan.query, found)
+        if found.missing:
+            lacking = [f'stream "{alias}": {reason}' for alias, reason in sorted(found.missing.items())]
+            return Planned(plan, None, declared, tuple(lacking))
+        choice = await asyncio.to_thread(_choice_of, plan, statistics, options)
+        return Planned(plan, choice, declared)
+
+    def _statistics(self, query: JoinQuery, found: ReportStatistics) -> tuple[Statistics, tuple[str, ...]]:
+        """What the sites said, with what was declared of links; and the names of all that was declared."""
+        links = links_with_declared(_links(found), self._config.links)
+        statistics = Statistics(1000 * self._config.tau_ms, found.profiles, links, found.copies)
+        return statistics, (*self._declared_streams(query), *self._declared_links(query))
+
+    def _declared_streams(self, query: JoinQuery) -> list[str]:
+        used = [ref.stream.name for ref in query.streams]
+        names = []
+        for stream in (stream for site in self._config.sites for stream in site.streams if stream.name in used):
+            stats = stream.stats
+            names += [f"rate of {stream.name}: {stats.rate:g} tuples/s"] if stats.rate is not None else []
+            names += [f"distinct {stream.name}.{column}: {count:g}" for column, count in stats.distinct.items()]
+            names += [f"bytes of {stream.name}.{column}: {size:g}" for column, size in stats.column_bytes.items()]
+        return names
+
+    def _declared_links(self, query: JoinQuery) -> list[str]:
+        sites = [self._runner.stack.site.name, *(ref.stream.site for ref in query.streams)]
+        names = []
+        for link in self._config.links:
+            if link.source in sites and link.target in sites:
+                way = f"{link.source} to {link.target}"
+                names += [f"bandwidth {way}: {link.bytes_per_s * 8 / 1e6:g} Mbit/s"] if link.bytes_per_s else []
+                names += [f"latency {way}: {link.latency_us / 1000:g} ms"] if link.latency_us is not None else []
+                names += [f"price {way}: {link.price_per_gb:g} per GB"] if link.price_per_gb is not None else []
+        return names
+
+
+def _options(request: pb.IssueRequest, query: JoinQuery) -> Options:
+    """What was asked for; who asks for no search gets the best that is quick enough for the query."""
+    options = Options() if len(query.streams) <= OPTIMAL_STREAMS_MAX else Options(search=Search.GREEDY)
+    if request.search:
+        options = replace(options, search=_one(Search, "search", request.search))
+    if request.cost:
+        options = replace(options, model=_one(Model, "cost", request.cost))
+    return options
+
+
+def _one(kind: type[Choices], what: str, text: str) -> Choices:
+    try:
+        return kind(text)
+    except ValueError:
+        names = ", ".join(choice.value for choice in kind)
+        raise PlanError(f'{what}: required one of {names}, got "{text}"') from None
+
+
+def _given_plan(request: pb.IssueRequest, query: JoinQuery, sink: str, policy: Policy) -> Plan | None:
+    """The plan that the client names; None if it is to be chosen."""
+    ways = [way for way in (request.algorithm, request.plan, request.plan_file) if way]
+    if len(ways) > 1:
+        raise PlanError("a query requires an algorithm or a plan, not both: leave out --algorithm or --plan")
+    if request.algorithm:
+        return forced_plan(query, sink, parse_algorithm(request.algorithm, query), policy)
+    if request.plan_file:
+        return read_plan(request.plan_file, query, sink, policy)
+    if request.plan not in ("", AUTO, SHIP_ALL):
+        raise PlanError(f'plan: required {AUTO}, {SHIP_ALL} or the text of a plan file, got "{request.plan}"')
+    return ship_all_plan(query, sink, policy) if request.plan == SHIP_ALL else None
+
+
+def _choice_of(plan: Plan, statistics: Statistics, options: Options) -> Choice:
+    costs = Costs(plan.query, plan.sink, statistics, options, plan.policy)
+    ship_all = costs.estimate(ship_all_plan(plan.query, plan.sink, plan.policy))
+    return Choice(plan, costs.estimate(plan), ship_all, options, statistics)
+
+
+def _links(found: ReportStatistics) -> dict[tuple[str, str], LinkStats]:
+    """What was measured of links. A round trip is the same from both ends, whoever measured it."""
+    links: dict[tuple[str, str], LinkStats] = {}
+    for site, seen in found.links.items():
+        for link in seen:
+            links[site, link.peer] = LinkStats(link.rtt_us, link.bytes_per_s)
+    back: Mapping[tuple[str, str], LinkStats] = {
+        (target, source): LinkStats(link.rtt_us) for (source, target), link in links.items()
+    }
+    return {**back, **links}

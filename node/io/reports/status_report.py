@@ -1,0 +1,282 @@
+"""What a daemon says about itself, for ``narrows status`` and ``stats.json``."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import asdict
+from pathlib import Path
+
+from node.core.effects import QueryState
+from node.core.engine import SiteEngine
+from node.core.links.link import LinkState
+from node.core.streams.ticks import TICK_MIN
+from node.io.reports.engine_report import EngineReport
+from node.io.reports.trends import Lag, Rates, Since
+from node.io.results.issued_queries import IssuedQuery, Queries
+from node.io.runner import Runner
+from node.io.threads.engine_thread import EngineThread
+from node.io.transport import Transport
+from node.rpc import control_pb2 as pb
+from planner.model.plans import brief, links_of
+
+#: How long a query that failed is news.
+_FAILED_S_MAX = 600.0
+#: Reconnects of so long are counted together.
+_LATELY_S = 60.0
+
+
+def trouble_of(runner: Runner, transport: Transport, site: str) -> str:
+    """Why the link to a site is not up; nothing if it is, or if there is none."""
+    link = runner.stack.links.get(site)
+    if link is None or link.state is LinkState.UP:
+        return ""
+    return transport.trouble.get(site) or link.trouble or link.state.value
+
+
+def peak_bytes() -> int:
+    """The most memory that this process had. What the system's accounts say includes the parent's, from before exec."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):  # not Linux: macOS counts bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+class StatusReport:
+    """The status of one daemon. It looks once a second how things are, and so knows since when they are so."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        transport: Transport,
+        engine_thread: EngineThread,
+        engine: SiteEngine,
+        queries: Queries,
+        engine_report: Callable[[], EngineReport],
+    ) -> None:
+        self._runner = runner
+        self._transport = transport
+        self._engine_thread = engine_thread
+        self._engine = engine
+        self._queries = queries
+        self._engine_report = engine_report
+        self._began_s = time.monotonic()
+        self._since = Since()
+        self._rates = Rates()
+        self._reconnects = Rates(_LATELY_S)
+        #: By peer, of parts; and by query, of rows.
+        self._lags: dict[Hashable, Lag] = {}
+        self._rtt_us_least: dict[str, int] = {}
+
+    def sample(self) -> None:
+        """Notice how things are; called about once a second."""
+        now_s = time.monotonic()
+        stack = self._runner.stack
+        counts: dict[Hashable, int] = {}
+        for name, stream in stack.site.streams.items():
+            counts["stream", name] = stream.rows_arrived
+        for peer, link in stack.links.items():
+            counts["link", peer] = link.delivered_bytes
+            self._lag("link", peer).note(link.next_part, now_s)
+        for query_id, query in self._queries.by_id.items():
+            counts["query", query_id] = query.read_rows
+            self._lag("query", query_id).note(query.spool.rows, now_s)
+        for gone in [key for key in self._lags if key not in counts]:
+            del self._lags[gone]
+        self._rates.note(counts, now_s)
+        self._reconnects.note({peer: link.reconnects for peer, link in stack.links.items()}, now_s)
+        # Asking is noticing: what has changed is noted with the moment.
+        self._stream_rows(now_s)
+        self._link_rows(now_s)
+        for query in self._queries.by_id.values():
+            self._state_seconds(query, now_s)
+        self._since.forget_gone(now_s)
+
+    def reply(self, peak: int) -> pb.StatusReply:
+        """Everything, as it is now; ``peak`` is what ``peak_bytes`` says."""
+        site = self._runner.stack.site
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        now_s = time.monotonic()
+        reply = pb.StatusReply(
+            site=site.name,
+            engine_seconds=self._engine_thread.busy_seconds,
+            core_seconds=self._runner.core_seconds,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            rss_bytes=peak,
+            uptime_seconds=now_s - self._began_s,
+            ignored=dict(self._runner.ignored),
+            engine=pb.EngineStatus(**asdict(self._engine_report())),
+        )
+        reply.streams.extend(self._stream_rows(now_s))
+        reply.links.extend(self._link_rows(now_s))
+        reply.windows.extend(self._window_rows())
+        reply.views.extend(
+            pb.ViewStatus(
+                query_id=view.query_id,
+                alias=view.alias,
+                rows=view.rows,
+                ship_all_bytes=view.ship_all_bytes,
+                span_us=view.span_us,
+            )
+            for view in site.view_counts()
+        )
+        reply.steps.extend(
+            pb.StepStatus(query_id=step.query_id, head=step.head, step=step.step, rows=step.rows, walks=step.walks)
+            for step in site.step_rows()
+        )
+        reply.traffic.extend(self._traffic_rows())
+        for query, row in self._query_rows(now_s):
+            if not query.state.ended:
+                reply.queries.append(row)
+            elif (query.state is QueryState.FAILED and row.state_seconds < _FAILED_S_MAX) or row.unread_rows:
+                reply.ended.append(row)
+        reply.copies.extend(self._copy_rows())
+        reply.probes.extend(
+            pb.ProbeStatus(query_id=counts.query_id, delta_us=counts.delta_us, early=counts.early, late=counts.late)
+            for counts in site.probe_counts()
+        )
+        return reply
+
+    def _stream_rows(self, now_s: float) -> list[pb.StreamStatus]:
+        return [
+            pb.StreamStatus(
+                name=name,
+                state=stream.state,
+                rows=stream.rows_arrived,
+                aside=stream.rows_aside,
+                rows_per_second=self._rates.per_s(("stream", name), stream.rows_arrived, now_s),
+                frontier=stream.frontier,
+                reason=stream.failed,
+                logged_rows=stream.logged_rows,
+                logged_bytes=stream.logged_bytes,
+                idle_seconds=self._since.seconds(("rows", name), stream.rows_arrived, now_s),
+                still_seconds=self._since.seconds(("frontier", name), stream.frontier, now_s),
+                state_seconds=self._since.seconds(("state", name), stream.state, now_s),
+                full_queries=stream.full_queries(self._runner.stack.limits),
+            )
+            for name, stream in self._runner.stack.site.streams.items()
+        ]
+
+    def _link_rows(self, now_s: float) -> list[pb.LinkStatus]:
+        rows = []
+        now_us = self._runner.clock.now_us()
+        for peer, link in self._runner.stack.links.items():
+            ledger = self._transport.ledgers[peer]
+            # A link that was up and lost again between two looks is known by its count of reconnects.
+            stands = (link.state is LinkState.UP, link.reconnects)
+            if link.rtt_us is not None:
+                self._rtt_us_least[peer] = min(link.rtt_us, self._rtt_us_least.get(peer, link.rtt_us))
+            rows.append(
+                pb.LinkStatus(
+                    peer=peer,
+                    state=link.state.value,
+                    trouble=trouble_of(self._runner, self._transport, peer),
+                    rtt_us=link.rtt_us,
+                    bytes_per_s=self._runner.stack.bandwidths[peer].bytes_per_s,
+                    sent_bytes=ledger.sent.bytes_by_kind,
+                    received_bytes=ledger.received.bytes_by_kind,
+                    backlog_bytes=link.backlog_bytes,
+                    reconnects=link.reconnects,
+                    duplicates=link.duplicates,
+                    state_seconds=self._since.seconds(("link", peer), stands, now_s),
+                    silent_seconds=link.silent_us(now_us) / 1e6,
+                    behind_seconds=self._lag("link", peer).seconds(link.peer_expects, now_s),
+                    delivered_per_s=self._rates.per_s(("link", peer), link.delivered_bytes, now_s),
+                    rtt_us_least=self._rtt_us_least.get(peer),
+                    reconnects_lately=self._reconnects.grown(peer, link.reconnects),
+                )
+            )
+        return rows
+
+    def _query_rows(self, now_s: float) -> list[tuple[IssuedQuery, pb.QueryBrief]]:
+        return [(query, self._query_row(query, now_s)) for query in self._queries.by_id.values()]
+
+    def _query_row(self, query: IssuedQuery, now_s: float) -> pb.QueryBrief:
+        query_id, spool, plan = query.query_id, query.spool, query.plan
+        home = self._runner.stack.site.homes.get(query_id)
+        sink = None if home is None else home.sink
+        return pb.QueryBrief(
+            query_id=query_id,
+            state=query.state,
+            rows=spool.rows,
+            plan_brief=brief(plan),
+            reason=query.reason,
+            state_seconds=self._state_seconds(query, now_s),
+            streams=dict.fromkeys(ref.stream.name for ref in plan.query.streams),
+            sites=plan.sites,
+            links=["-".join(pair) for pair in links_of(plan)],
+            waiting_for=() if home is None else home.waiting_for,
+            followed=query.followed,
+            unread_rows=spool.rows - query.read_rows,
+            unread_bytes=spool.unread_bytes(query.read_rows),
+            unread_seconds=self._lag("query", query_id).seconds(query.read_rows, now_s),
+            read_per_s=self._rates.per_s(("query", query_id), query.read_rows, now_s),
+            full=bool(query.unconfirmed),
+            done_tick=TICK_MIN if sink is None else min(tick for _, tick in sink.frontiers),
+        )
+
+    def _state_seconds(self, query: IssuedQuery, now_s: float) -> float:
+        return self._since.seconds(("query", query.query_id), query.state, now_s)
+
+    def _lag(self, kind: str, name: str) -> Lag:
+        return self._lags.setdefault((kind, name), Lag())
+
+    def _window_rows(self) -> list[pb.WindowStatus]:
+        rows = []
+        for table in self._runner.stack.site.table_statuses():
+            status = pb.WindowStatus(
+                window=table.name,
+                stream=table.stream,
+                indexes=[", ".join(keys) for keys in table.indexes],
+                frontier=table.frontier,
+                waiting_walks=table.waiting,
+                users=table.users,
+            )
+            status.rows, status.nbytes = self._window_size(table.name)
+            rows.append(status)
+        return rows
+
+    def _traffic_rows(self) -> list[pb.TrafficStatus]:
+        return [
+            pb.TrafficStatus(
+                query_id=cause.query_id,
+                purpose=cause.purpose,
+                name=cause.name,
+                number=cause.number,
+                peer=peer,
+                kind=kind,
+                messages=sent.messages,
+                bytes=sent.nbytes,
+                framing_bytes=sent.framing_bytes,
+            )
+            for cause, peer, kind, sent in self._runner.stack.traffic.flows()
+        ]
+
+    def _copy_rows(self) -> list[pb.CopyStatus]:
+        site = self._runner.stack.site
+        return [
+            pb.CopyStatus(
+                query_id=copy.query_id,
+                alias=copy.alias,
+                kind=copy.kind.value,
+                role=copy.role.value,
+                peer=copy.peer,
+                frontier=copy.frontier,
+                keys=copy.keys,
+                tuples=copy.tuples,
+                nbytes=copy.nbytes,
+                ended=copy.query_id not in site.runs and not copy.users,
+                users=copy.users,
+                stream=copy.stream,
+            )
+            for copy in site.copy_statuses()
+        ]
+
+    def _window_size(self, window_id: str) -> tuple[int, int]:
+        """Rows and bytes of a window; nothing for one that the engine does not hold, or not yet, or no more."""
+        try:
+            return self._engine.rows(window_id), self._engine.nbytes(window_id)
+        except ValueError:
+            return 0, 0

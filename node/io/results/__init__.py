@@ -1,0 +1,1 @@
+"""Where rows go: the spool on disk, and whoever follows a query."""

@@ -1,0 +1,1 @@
+"""Where tuples come from: recordings, and what is in no batch."""

@@ -1,0 +1,1 @@
+"""Queries, plans and copies as values, and what follows from them alone."""

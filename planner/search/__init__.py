@@ -1,0 +1,1 @@
+"""Which plan: the searches, and the choice among what they find."""

@@ -1,0 +1,16 @@
+"""The client of a daemon, as Spark's driver and executors use it, each with a connection of its own."""
+
+from __future__ import annotations
+
+import grpc
+
+from node.client import Client
+from spark_jobs.sink.options import SinkError
+
+
+class SinkClient(Client):
+    """What fails says in Spark's logs, among much else, that it is about Narrows."""
+
+    def error(self, error: grpc.RpcError) -> SinkError:
+        """What to raise for what gRPC says."""
+        return SinkError(f"narrows: {super().error(error)}")

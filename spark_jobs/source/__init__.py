@@ -1,0 +1,1 @@
+"""Streams that Spark reads, as files of micro-batches."""

@@ -1,0 +1,211 @@
+"""Who reads a stream's log, one piece at a time, and what happens to what was read."""
+
+from __future__ import annotations
+
+import pytest
+
+from node.core.arrangements.catch_up import LogGapError
+from node.core.arrangements.feeds import LogReaders
+from node.core.effects import ReadLog
+from node.core.links.messages import CloseCopy, LeaseCopy
+from node.core.links.outbox import Outbox
+from node.core.streams.ticks import TICK_END
+from planner.algorithms.descriptions import CopyKind
+from tests.unit.node.core.arrangements.kit import STREAM, TAU, array, lease, reach
+from tests.unit.node.core.arrangements.world import World
+
+
+class Feed:
+    def __init__(self, frontier: int) -> None:
+        self.frontier = frontier
+
+
+def readers() -> tuple[LogReaders, Outbox]:
+    outbox = Outbox("bow")
+    return LogReaders(outbox), outbox
+
+
+# -- readers ----------------------------------------------------------------------------------
+
+
+def test_each_piece_is_asked_for_from_where_the_reader_stands() -> None:
+    reading, outbox = readers()
+    feed, other = Feed(3), Feed(9)
+    reading.begin("r", feed)
+    reading.begin("s", other)
+    assert outbox.take_effects() == [ReadLog(1, "r", 3), ReadLog(2, "s", 9)]
+    assert reading.behind("r") == [feed]
+    assert reading.behind("s") == [other]
+    assert reading.take(1) == ("r", feed)
+    assert reading.take(1) is None, "an answer is taken once"
+    assert reading.behind("r") == []
+    feed.frontier = 5
+    reading.begin("r", feed)
+    assert outbox.take_effects() == [ReadLog(3, "r", 5)]
+
+
+def test_who_pauses_is_behind_but_nothing_is_read_for_it() -> None:
+    reading, outbox = readers()
+    feed = Feed(3)
+    reading.pause("r", feed)
+    assert outbox.take_effects() == []
+    assert reading.behind("r") == [feed]
+    assert reading.paused == [(feed, "r")]
+    assert reading.in_use
+    reading.begin("r", feed)
+    assert reading.paused == []
+    assert reading.behind("r") == [feed]
+
+
+def test_who_is_forgotten_gets_nothing_of_what_is_under_way() -> None:
+    reading, _ = readers()
+    feed, other = Feed(3), Feed(3)
+    reading.begin("r", feed)
+    reading.begin("r", other)
+    reading.pause("r", feed)
+    reading.forget(feed)
+    assert reading.take(1) is None
+    assert reading.take(2) == ("r", other)
+    assert not reading.in_use
+
+
+# -- out of the log ---------------------------------------------------------------------------
+
+
+def past(ticks: int = 4) -> World:
+    """A table of the past that has read nothing of so many batches."""
+    world = World(retain_ms=10_000)
+    for tick in range(ticks):
+        world.batch(1, (tick * TAU, 1))
+    table = world.bow.local.past(STREAM, 1)
+    table.lease(lease("q1", reach(30), first_tick=1, done=1))
+    world.turn("bow")
+    return world
+
+
+def test_a_table_of_the_past_has_one_piece_in_flight_until_it_has_caught_up() -> None:
+    world = past()
+    (table,) = world.bow.local.all
+    for frontier in (2, 3):
+        assert len(world.reads) == 1
+        world.read(1)
+        assert table.frontier == frontier
+    world.batch(1, (45, 1))
+    assert table.frontier == 3, "a batch of now is not for one who is behind"
+    assert world.bow.local.live(STREAM) is not table
+    world.read(9)
+    assert table.frontier == 5
+    assert not world.reads
+    world.batch(1, (55, 1))
+    assert table.frontier == 6
+    assert table.times_of(table.bounds(table.leases[0], array([60]), include_ties=False)[1] - 1).tolist() == [55]
+
+
+def test_a_table_whose_queries_have_enough_is_read_for_when_they_want_more() -> None:
+    world = past()
+    (table,) = world.bow.local.all
+    read = world.reads.popleft()
+    world.bow.catch_up.on_read(read.reader, (world.log[1],), 0, lambda one: one is table)
+    assert [effect for effect in world.outboxes["bow"].take_effects() if isinstance(effect, ReadLog)] == []
+    world.bow.catch_up.read_on(lambda one: True)
+    assert world.bow.readers.paused == [(table, STREAM)]
+    assert world.outboxes["bow"].take_effects() == []
+    world.bow.catch_up.read_on(lambda one: False)
+    assert world.outboxes["bow"].take_effects() == [ReadLog(2, STREAM, 2)]
+
+
+def test_walks_are_told_of_every_batch_that_a_table_of_the_past_takes() -> None:
+    world = past()
+    (table,) = world.bow.local.all
+    read = world.reads.popleft()
+    fed = world.bow.catch_up.on_read(read.reader, tuple(world.log[1:3]), 5, lambda one: False)
+    assert [(one is table, rows.span.first, rows.sealed_at_us) for one, rows in fed.batches] == [
+        (True, 1, 5),
+        (True, 2, 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("batches", "got"), [(slice(2, 3), r"got \[2, 3\)"), (slice(0, 1), r"got \[0, 1\)"), (slice(0, 0), "not there")]
+)
+def test_a_log_that_has_not_what_is_to_come_is_a_gap(batches: slice, got: str) -> None:
+    world = past()
+    read = world.reads.popleft()
+    with pytest.raises(LogGapError, match=f"stream r requires tick 1 in its log; .*{got}"):
+        world.bow.catch_up.on_read(read.reader, tuple(world.log[batches]), 0, lambda one: False)
+
+
+@pytest.mark.parametrize("is_gap", [True, False], ids=["a gap", "unreadable"])
+def test_what_cannot_be_read_for_a_copy_ends_who_uses_it_and_not_who_only_might(is_gap: bool) -> None:
+    world = World(retain_ms=10_000)
+    for tick in range(4):
+        world.batch(1, (tick * TAU, 1))
+    query = world.prepare("q1", CopyKind.KEYS, reach(30))
+    world.start_at_ash(query, 1)
+    world.up()
+    world.prepare("q2", CopyKind.KEYS, reach(30))
+    read = world.reads.popleft()
+    if is_gap:
+        with pytest.raises(LogGapError) as error:
+            world.bow.catch_up.on_read(read.reader, tuple(world.log[2:]), 0, lambda one: False)
+        assert error.value.queries == ()
+    else:
+        assert world.bow.catch_up.on_unread(read.reader, "disk on fire") == ()
+    text = "stream r requires tick 1 in its log; got [2, 3)" if is_gap else "disk on fire"
+    assert world.bow.owned.take_failed() == {"q1": text}
+    world.bow.on_lease("ash", LeaseCopy("q2", 1, 0))
+    assert world.bow.owned.take_failed() == {"q2": text}, "unless it turns out to use this very copy"
+
+
+def test_what_is_read_for_somebody_who_is_gone_is_ignored() -> None:
+    world = past()
+    (table,) = world.bow.local.all
+    world.bow.release(STREAM, table, table.leases[0])
+    read = world.reads.popleft()
+    fed = world.bow.catch_up.on_read(read.reader, tuple(world.log), 0, lambda one: False)
+    assert (fed.batches, fed.woken) == ([], [])
+    assert not world.bow.in_use
+
+
+# -- what the log may forget ------------------------------------------------------------------
+
+
+def test_a_log_is_trimmed_to_what_somebody_can_still_need() -> None:
+    world = World()
+    query = world.start("q1", CopyKind.KEYS, reach(25))
+    world.up()
+    for tick in range(8):
+        world.batch(1, (tick * TAU, 1))
+    assert world.trimmed < 0, "nothing is done"
+    query.done = 5
+    world.done_at_bow(query)
+    world.batch(1)
+    assert world.trimmed == 2, "rows from 50 on see what is from 25 on"
+    world.end_at_bow(query)
+    world.bow.on_close("ash", CloseCopy(1))
+    world.batch(1)
+    assert world.trimmed == 10
+
+
+def test_nothing_of_a_log_goes_while_it_is_not_known_where_a_query_begins() -> None:
+    world = World()
+    query = world.prepare("q1", CopyKind.KEYS, reach(0))
+    for tick in range(4):
+        world.batch(1, (tick * TAU, 1))
+    assert world.trimmed < 0
+    world.start_at_bow(query, 3)
+    world.batch(1)
+    assert world.trimmed == 3
+
+
+def test_what_is_still_to_be_read_stays_in_the_log() -> None:
+    world = past()
+    (table,) = world.bow.local.all
+    (one,) = table.leases
+    one.done = one.own_done = TICK_END
+    world.stream._retain = 0
+    world.batch(1)
+    assert world.trimmed == 1
+    world.read(1)
+    world.batch(1)
+    assert world.trimmed == 2

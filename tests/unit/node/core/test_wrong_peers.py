@@ -1,0 +1,273 @@
+"""What a peer must not send ends a query, or is set aside: never the daemon, and nobody else is blamed for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from node.core.effects import QueryState
+from node.core.encoding.rows import encode_rows
+from node.core.engine import TS
+from node.core.events import DropRequested, PeerGreeted, QueryIssued
+from node.core.limits import Limits
+from node.core.links.messages import Carry, CloseCopy, Prepare, Refused, Rows, Start
+from node.core.queries import run as run_module
+from node.core.streams.ticks import TICK_MIN, Span
+from planner.model.plans import forced_plan
+from planner.model.query import Algorithm, Sequence, Step
+from planner.sql.parser import parse_query
+from tests.unit.sites import QUERY, Cluster, info
+
+THREE = (
+    "SELECT a.n AS an, b.n AS bn, c.n AS cn FROM l [RANGE 30 MS] AS a JOIN r [RANGE 30 MS] AS b ON a.key = b.key "
+    "JOIN l [RANGE 30 MS] AS c ON b.key = c.key"
+)
+
+
+def running(algorithm: Algorithm = Algorithm.SP_D, sink: str = "cam") -> Cluster:
+    cluster = Cluster()
+    cluster.issue(sink, algorithm)
+    cluster.settle()
+    return cluster
+
+
+def carry_of(span: Span, *ts: int) -> Carry:
+    """A walk of head a, with key 1, for its first step."""
+    columns = {TS: list(ts), "a.key": [1] * len(ts), "a.n": list(range(len(ts)))}
+    schema = pa.schema([(name, pa.int64()) for name in columns])
+    return Carry("q1", "a", span, 0, 0, encode_rows(pa.RecordBatch.from_pydict(columns, schema=schema)))
+
+
+# -- spans ------------------------------------------------------------------------------------
+
+OVERLAPS = pytest.mark.parametrize("again", [Span(TICK_MIN, 3), Span(2, 4)], ids=["again", "overlapping"])
+
+
+@OVERLAPS
+@pytest.mark.parametrize("algorithm", [Algorithm.SP_D, Algorithm.SM_D1])
+def test_a_walk_that_comes_twice_ends_its_query_where_it_would_end(algorithm: Algorithm, again: Span) -> None:
+    """Both would be joined, and the second could not be stored when the engine answers."""
+    cluster = running(algorithm, sink="bow")
+    cluster.arrive("r", 5, 50)
+    cluster.say("ash", "bow", carry_of(Span(TICK_MIN, 3), 6))
+    cluster.say("ash", "bow", carry_of(again, 25))
+    assert [peer for peer, _ in cluster.blamed] == ["ash"]
+    cluster.settle()
+    assert cluster.state is QueryState.FAILED
+    required = "query q1, head 'a', step 0 requires walks of ticks from start on, each once"
+    assert cluster.reason == f"site ash broke the protocol: {required}; got {again}"
+    assert cluster.holds_nothing()
+
+
+@OVERLAPS
+@pytest.mark.parametrize("next_step", [Algorithm.SM_S1, Algorithm.SM_S2, Algorithm.SM_D1, Algorithm.SM_D2])
+def test_a_walk_that_comes_twice_blames_nobody_who_does_its_next_step(next_step: Algorithm, again: Span) -> None:
+    """With what it knows of the first one overwritten, the answers of the next stream's site would look wrong."""
+    cluster = Cluster()
+    query = parse_query(THREE, cluster.sites["cam"].catalogue)
+    plan = forced_plan(query, "cam", Algorithm.SP_D)
+    steps = Sequence("a", (Step("b", Algorithm.SP_D), Step("c", next_step)))
+    plan = replace(plan, sequences=tuple(steps if one.head == "a" else one for one in plan.sequences))
+    cluster.give("cam", QueryIssued("q1", plan))
+    cluster.settle()
+    cluster.arrive("r", 5, 50, ended=True)
+    cluster.settle()
+    cluster.say("ash", "bow", carry_of(Span(TICK_MIN, 3), 6))
+    cluster.say("ash", "bow", carry_of(again, 25))
+    cluster.arrive("l", 7, 60, ended=True)
+    cluster.settle()
+    assert [peer for peer, _ in cluster.blamed] == ["ash"]
+    assert cluster.state is QueryState.FAILED
+    assert cluster.reason.startswith("site ash broke the protocol: query q1, head 'a', step 0 requires walks")
+
+
+def streaming() -> Cluster:
+    """Query q1 is done with everything before tick 3."""
+    cluster = running()
+    for ts in (5, 15, 25, 35):
+        cluster.arrive("l", ts)
+        cluster.arrive("r", ts)
+        cluster.settle()
+    home = cluster.sites["cam"].homes["q1"]
+    assert home.sink is not None
+    assert dict(home.sink.frontiers)["a"] == 3
+    return cluster
+
+
+def test_a_walk_that_is_done_is_refused() -> None:
+    cluster = streaming()
+    cluster.say("ash", "bow", carry_of(Span(2, 3), 25))
+    cluster.settle()
+    required = "query q1, head 'a', step 0 requires walks of ticks from 3 on, each once"
+    assert cluster.reason == f"site ash broke the protocol: {required}; got [2, 3)"
+
+
+def test_a_walk_from_before_the_start_is_refused() -> None:
+    cluster = streaming()
+    cluster.issue("cam", query_id="q2")
+    for site in ("ash", "bow"):
+        cluster.deliver("cam", site)
+        cluster.deliver(site, "cam")
+    start = cluster.deliver("cam", "bow")
+    assert isinstance(start, Start)
+    assert start.tick == 3
+    cluster.say("ash", "bow", replace(carry_of(Span(2, 3), 25), query_id="q2"))
+    cluster.settle()
+    assert "query q2, head 'a', step 0 requires walks of ticks from 3 on, each once; got [2, 3)" in cluster.reason
+
+
+@pytest.mark.parametrize("span", [Span(TICK_MIN, 2), Span(1, 4)], ids=str)
+def test_rows_of_a_walk_that_is_under_way_at_home_end_the_query_and_not_the_daemon(span: Span) -> None:
+    """Home stores what came first; which site was wrong is not known when its own walk ends."""
+    cluster = running(Algorithm.SP_S, sink="ash")
+    cluster.arrive("l", 1, 30)
+    cluster.say("bow", "ash", Rows("q1", "a", span, 0, b""))
+    cluster.arrive("r", 2, 30)
+    cluster.settle()
+    assert cluster.state is QueryState.FAILED
+    assert cluster.reason.startswith("at ash: head a requires walks ")
+    assert cluster.blamed == []
+    assert cluster.holds_nothing()
+
+
+# -- before the start -------------------------------------------------------------------------
+
+
+def prepared(limits: Limits | None = None) -> Cluster:
+    """Query q1 is prepared at bow, and the start has not come."""
+    cluster = Cluster(limits)
+    cluster.issue("cam")
+    cluster.deliver("cam", "bow")
+    return cluster
+
+
+def test_what_comes_before_the_start_is_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "_EARLY_MESSAGE_BYTES", 1 << 19)
+    cluster = prepared(Limits(news_us=0, shipment_bytes_max=0, message_bytes_max=1 << 20))
+    cluster.say("ash", "bow", replace(carry_of(Span(0, 1), 6), rows=b""))
+    cluster.say("ash", "bow", replace(carry_of(Span(1, 2), 16), rows=b""))
+    assert "q1" in cluster.sites["bow"].runs
+    cluster.say("ash", "bow", replace(carry_of(Span(2, 3), 26), rows=b""))
+    assert "q1" not in cluster.sites["bow"].runs
+    cluster.settle()
+    assert cluster.reason == (
+        "at bow: query q1 requires its start before 1048576 bytes of walks; got more, the last from ash"
+    )
+    assert cluster.blamed == []
+
+
+def test_a_site_that_takes_no_part_cannot_fill_what_is_kept_before_the_start() -> None:
+    cluster = prepared()
+    cluster.say("dew", "bow", carry_of(Span(0, 1), 6))
+    ((peer, reason),) = cluster.blamed
+    assert (peer, reason) == ("dew", "query q1 requires walks of its own sites; got one from dew")
+    cluster.settle()
+    assert cluster.state is QueryState.RUNNING
+
+
+# -- who may prepare what ---------------------------------------------------------------------
+
+
+def prepare(cluster: Cluster, home: str, query_id: str) -> Prepare:
+    return Prepare(query_id, QUERY, home, cluster.plan(home).sequences, tuple(cluster.infos.values()))
+
+
+def test_an_id_that_another_site_uses_is_refused_and_disturbs_nobody() -> None:
+    cluster = running()
+    cluster.say("ash", "bow", prepare(cluster, "ash", "q1"))
+    assert list(cluster.mail["bow", "ash"]) == [
+        Refused("q1", "site bow requires new query ids; got q1, which is a query of cam")
+    ]
+    assert cluster.blamed == []
+    assert cluster.sites["bow"].runs["q1"].plan.sink == "cam"
+    cluster.say("ash", "cam", prepare(cluster, "ash", "q1"))
+    assert cluster.mail["cam", "ash"].pop() == Refused(
+        "q1", "site cam requires new query ids; got q1, which is a query of cam"
+    )
+
+
+def test_an_id_of_an_own_query_that_has_ended_is_refused_too() -> None:
+    cluster = running()
+    for stream in ("l", "r"):
+        cluster.arrive(stream, 1, ended=True)
+    cluster.settle()
+    assert cluster.state is QueryState.COMPLETED
+    cluster.say("ash", "cam", prepare(cluster, "ash", "q1"))
+    assert [type(message) for message in cluster.mail["cam", "ash"]] == [Refused]
+
+
+def test_a_query_with_a_site_to_which_there_is_no_link_is_refused() -> None:
+    """It was added to the file, and this site was not restarted since."""
+    cluster = Cluster()
+    cluster.sites["ash"].watch_links(("cam",), lambda _: 0)
+    cluster.issue("cam")
+    cluster.settle()
+    assert cluster.state is QueryState.FAILED
+    assert cluster.reason == ("site ash refused: site ash requires links with all sites of a query; got none with bow")
+    assert cluster.holds_nothing()
+
+
+def test_a_query_of_linked_sites_is_not_refused() -> None:
+    cluster = Cluster()
+    for site in cluster.sites:
+        cluster.sites[site].watch_links([peer for peer in cluster.sites if peer != site], lambda _: 0)
+    cluster.issue("cam")
+    cluster.settle()
+    assert cluster.state is QueryState.RUNNING
+
+
+# -- greetings --------------------------------------------------------------------------------
+
+
+def test_a_peer_names_no_streams_of_others() -> None:
+    cluster = Cluster()
+    theirs = (cluster.infos["l"], info("x", "cam"), info("r", "cam"), info("y", "bow"))
+    cluster.give("cam", PeerGreeted("bow", theirs))
+    assert dict(cluster.sites["cam"].catalogue) == {"l": cluster.infos["l"], "y": info("y", "bow")}
+    assert cluster.blamed == [("bow", "a greeting requires streams of its own site; got l, x, r of others")]
+
+
+@pytest.mark.parametrize("first", ["ash", "bow"])
+def test_a_name_that_two_sites_claim_is_shown_and_belongs_to_the_same_one_in_any_order(first: str) -> None:
+    cluster = Cluster()
+    second = "bow" if first == "ash" else "ash"
+    for site in (first, second):
+        cluster.give("cam", PeerGreeted(site, ()))
+    for site in (first, second):
+        cluster.give("cam", PeerGreeted(site, (info("x", site),)))
+    assert cluster.sites["cam"].catalogue["x"].site == "ash"
+    assert cluster.blamed == [(second, f"a stream requires a name of its own; got x of {first} and {second}")]
+    cluster.give("cam", PeerGreeted("ash", ()))  # it has moved
+    assert cluster.sites["cam"].catalogue["x"].site == "bow"
+    assert len(cluster.blamed) == 1
+
+
+def test_an_own_stream_is_nobody_elses() -> None:
+    cluster = Cluster()
+    cluster.give("ash", PeerGreeted("bow", (info("l", "bow"),)))
+    assert cluster.sites["ash"].catalogue["l"] == cluster.infos["l"]
+    assert cluster.blamed == [("bow", "a stream requires a name of its own; got l of ash and bow")]
+
+
+# -- figures of copies ------------------------------------------------------------------------
+
+
+def test_a_copy_that_is_closed_while_its_query_runs_leaves_its_figures_to_that_query() -> None:
+    cluster = Cluster(Limits(news_us=0, ended_queries_max=1))
+    for query_id, algorithm in (("q0", Algorithm.SP_D), ("q1", Algorithm.SM_S2)):
+        cluster.issue("cam", algorithm, query_id)
+        cluster.settle()
+    cluster.give("cam", DropRequested("q0"))
+    cluster.settle()
+    ash = cluster.sites["ash"]
+    (copy,) = ash.arrangements.owned.all
+    half, views = copy.status(), ash.view_counts()
+    assert [view.query_id for view in views] == ["q0", "q1"]
+    cluster.say("bow", "ash", CloseCopy(copy.number))
+    assert half in ash.copy_statuses()
+    assert ash.view_counts() == views, "one that has ended is not forgotten for one that runs"
+    cluster.give("cam", DropRequested("q1"))
+    cluster.settle()
+    assert ash.copy_statuses().count(half) == 1

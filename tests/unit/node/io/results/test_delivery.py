@@ -1,0 +1,220 @@
+"""Rows by number over the control service: a real server on loopback, and the client that everybody uses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from node.client import Client, DaemonRefusedError, NotNowError, UnknownQueryError
+from node.core.effects import QueryState
+from node.core.events import RowsStored
+from node.core.streams.ticks import Span
+from node.io.results import delivery, segments
+from node.io.results import issued_queries as queries_module
+from node.io.results.segments import Piece
+from node.rpc import control_pb2 as pb
+from tests.unit.delivery import NAMES, SCHEMA, Site, rows_of
+
+
+@pytest.fixture
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    made = Site(tmp_path, getattr(request, "param", False))
+    yield made
+    made.close()
+
+
+keeping = pytest.mark.parametrize("site", [True], indirect=True, ids=["keep"])
+
+
+def test_the_extent_says_what_there_is_and_its_schema(site: Site) -> None:
+    site.store(0, 3)
+    site.store(3, 4)
+    extent = site.client.extent(site.query.query_id)
+    assert (extent.first, extent.end, extent.state, extent.run) == (0, 7, "preparing", site.query.run)
+    assert extent.nbytes == site.query.spool.nbytes
+    assert pa.ipc.read_schema(pa.py_buffer(extent.schema)) == SCHEMA
+
+
+def test_any_range_can_be_read_again_and_again_and_nothing_changes(site: Site) -> None:
+    for first in range(0, 40, 4):
+        site.store(first, 4)
+    for first, end in ((0, 40), (3, 5), (17, 17), (39, 40), (0, 40)):
+        assert site.read(first, end) == list(range(first, end))
+    extent = site.client.extent(site.query.query_id)
+    assert (extent.first, extent.end, site.query.followed) == (0, 40, False)
+
+
+def test_only_the_wanted_columns_leave_the_daemon_in_the_wanted_order(site: Site) -> None:
+    site.store(0, 5)
+    wanted = [NAMES[-1], NAMES[0]]
+    (rows,) = site.client.rows(site.query.query_id, site.query.run, 1, 4, wanted)
+    assert rows.schema.names == wanted
+    last = 1000 * (len(NAMES) - 1)
+    assert rows.to_pydict() == {wanted[0]: [last + 1, last + 2, last + 3], wanted[1]: [1, 2, 3]}
+    with pytest.raises(DaemonRefusedError, match=r"requires columns of .*; got nix, nux"):
+        site.read(0, 5, "nix", "nux")
+
+
+def test_small_chunks_travel_together_and_large_ones_apart(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first in range(100):
+        site.store(first, 1)
+    whole = list(site.client.rows(site.query.query_id, site.query.run, 0, 100, NAMES))
+    assert [rows.num_rows for rows in whole] == [100]
+    monkeypatch.setattr(delivery, "CHUNK_BYTES_MAX", site.query.spool.nbytes // 10)
+    apart = list(site.client.rows(site.query.query_id, site.query.run, 0, 100, NAMES))
+    assert [rows.num_rows for rows in apart] == [10] * 10
+
+
+def test_readers_beside_each_other_and_beside_a_writer_get_what_they_asked_for(site: Site) -> None:
+    site.store(0, 500)
+    got: dict[int, list[int]] = {}
+
+    def read(reader: int) -> None:
+        with Client.at(site.address) as client:
+            rows = client.rows(site.query.query_id, site.query.run, reader * 50, 500, NAMES)
+            got[reader] = [n for batch in rows for n in batch.column(0).to_pylist()]
+
+    threads = [threading.Thread(target=read, args=(reader,)) for reader in range(6)]
+    for thread in threads:
+        thread.start()
+    for first in range(500, 600, 5):
+        site.store(first, 5)
+    for thread in threads:
+        thread.join()
+    assert got == {reader: list(range(reader * 50, 500)) for reader in range(6)}
+
+
+def test_what_is_taken_is_forgotten_and_the_rest_keeps_its_numbers(site: Site) -> None:
+    for first in range(0, 12, 4):
+        site.store(first, 4)
+    site.client.take(site.query.query_id, site.query.run, 6)
+    assert site.client.extent(site.query.query_id).first == 6
+    assert site.query.spool.first == 1
+    assert site.read(6, 12) == list(range(6, 12))
+    with pytest.raises(
+        DaemonRefusedError, match="rows 5 to 5 were taken by a client and are not kept any more; kept are rows 6"
+    ):
+        site.read(5, 7)
+
+
+@keeping
+def test_a_query_that_keeps_its_rows_gives_them_after_they_were_taken(site: Site) -> None:
+    site.store(0, 4)
+    site.client.take(site.query.query_id, site.query.run, 4)
+    assert site.client.extent(site.query.query_id).first == 0
+    assert site.read(0, 4) == [0, 1, 2, 3]
+
+
+def test_rows_that_are_not_there_are_refused(site: Site) -> None:
+    site.store(0, 4)
+    with pytest.raises(DaemonRefusedError, match=r"query cam-1: required rows within 0 to 4, got 2 to 5"):
+        site.read(2, 5)
+    with pytest.raises(DaemonRefusedError, match="has 4 rows; 5 are said to be taken"):
+        site.client.take(site.query.query_id, site.query.run, 5)
+
+
+def test_an_unknown_query_and_another_run_of_it_are_refused(site: Site) -> None:
+    site.store(0, 1)
+    with pytest.raises(UnknownQueryError, match="unknown query 'cam-9' at site cam: required one of cam-1"):
+        site.client.extent("cam-9")
+    for ask in (
+        lambda: list(site.client.rows("cam-1", "before", 0, 1, NAMES)),
+        lambda: site.client.take("cam-1", "before", 1),
+    ):
+        with pytest.raises(NotNowError, match=r"another one than that of run before.*restarted"):
+            ask()
+    assert site.query.spool.first_row == 0
+
+
+def test_nobody_takes_from_under_a_follower(site: Site) -> None:
+    site.store(0, 4)
+    site.query.followed = True
+    with pytest.raises(NotNowError, match="requires one client at a time that takes its rows; it is being followed"):
+        site.client.take(site.query.query_id, site.query.run, 2)
+    assert site.read(0, 4) == [0, 1, 2, 3]
+
+
+@keeping
+def test_beside_a_follower_rows_may_be_taken_if_they_are_kept(site: Site) -> None:
+    site.store(0, 4)
+    site.query.followed = True
+    site.client.take(site.query.query_id, site.query.run, 2)
+    assert site.query.spool.taken == 2
+
+
+def test_taking_lets_a_query_go_on_that_was_held_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries_module, "UNSENT_BYTES_MAX", rows_of(0, 4).serialize().size)
+    site.store(0, 4)
+    site.store(4, 4)
+    site.store(8, 4)
+    assert site.query.unsent_bytes > queries_module.UNSENT_BYTES_MAX
+    held = [RowsStored("cam-1", "a", Span(first, first + 4)) for first in (4, 8)]
+    assert site.query.unconfirmed == held
+    site.client.take("cam-1", site.query.run, 4)
+    assert site.events == [], "two chunks are still to be taken"
+    site.client.take("cam-1", site.query.run, 8)
+    assert site.events == held
+
+
+def test_a_daemon_says_at_once_that_there_are_rows_or_that_the_query_has_ended(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "_WAIT_MS_MAX", 4_000_000)
+    site.store(0, 1)
+    extent = while_waiting(site, lambda: site.store(1, 1))
+    assert (extent.end, extent.state) == (2, "preparing")
+    ending = while_waiting(site, lambda: site.end(QueryState.FAILED, "no luck"))
+    assert (ending.end, ending.state, ending.reason) == (2, "failed", "no luck")
+
+
+def while_waiting(site: Site, news: Callable[[], None]) -> pb.ExtentReply:
+    """What a client is told that waits for rows past those there are, for longer than the test may take."""
+    past = site.query.spool.rows
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(site.client.extent, "cam-1", past, 4_000_000)
+        time.sleep(0.05)
+        news()
+        return waiting.result()
+
+
+def test_without_news_the_daemon_answers_after_the_wait(site: Site) -> None:
+    assert site.client.extent("cam-1", past=0, wait_ms=20).end == 0
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_rows_that_are_forgotten_while_they_are_read_are_an_error(
+    site: Site, monkeypatch: pytest.MonkeyPatch, dropped: bool
+) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", 1)
+    monkeypatch.setattr(delivery, "CHUNK_BYTES_MAX", 1)
+    gone, load = threading.Event(), delivery._load
+
+    def load_late(pieces: Sequence[Piece], columns: Sequence[str]) -> bytes:
+        if pieces[0].first_row:
+            gone.wait()
+        return load(pieces, columns)
+
+    def drop() -> None:
+        site.query.spool.close()
+        del site.queries.by_id["cam-1"]
+
+    monkeypatch.setattr(delivery, "_load", load_late)
+    for first in range(3):
+        site.store(first, 1)
+    rows = site.client.rows("cam-1", site.query.run, 0, 3, NAMES)
+    assert next(rows).column(0).to_pylist() == [0]
+    if dropped:
+        site.do(drop)
+    else:
+        site.client.take("cam-1", site.query.run, 2)
+    site.settle()
+    gone.set()
+    said = "it was dropped while" if dropped else "rows 1 to 1 were taken meanwhile"
+    with pytest.raises(DaemonRefusedError, match=f"query cam-1: {said}"):
+        list(rows)
