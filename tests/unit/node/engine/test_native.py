@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.effects import RunOp
@@ -41,6 +41,7 @@ from tests.engines.conformance import (
 )
 from tests.engines.fused import check_any_calls, check_fused_and_alone
 from tests.engines.judge import FINISHES, Engines, Judge, batch_of, bounded, done, rows_of, whole_probe
+from tests.examples import new_examples
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ class NativeJudge(Judge):
 
 
 @given(program=programs())
-@settings(max_examples=120, deadline=None)
+@new_examples(120)
 def test_any_program_gives_the_rows_of_the_definition(
     engines: Engines, finish: keys.Finish, program: list[tuple[str, Any]]
 ) -> None:
@@ -82,19 +83,19 @@ def test_any_program_gives_the_rows_of_the_definition(
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@new_examples(200)
 def test_any_calls_give_the_rows_of_the_reference(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_any_calls(engines, finish, data)
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@new_examples(150)
 def test_questions_get_together_what_they_get_alone(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_fused_and_alone(engines, finish, data)
 
 
 @given(**ARRIVALS)
-@settings(deadline=None)
+@new_examples()
 def test_answers_do_not_depend_on_the_order_of_arrival(
     engines: Engines, rows: list[tuple[int, str]], cuts: list[int]
 ) -> None:
@@ -102,7 +103,7 @@ def test_answers_do_not_depend_on_the_order_of_arrival(
 
 
 @given(**EXTREMES)
-@settings(max_examples=150, deadline=None)
+@new_examples(150)
 def test_extreme_positions_do_not_wrap_around(
     engines: Engines, positions: list[int], bounds: list[tuple[int, int]]
 ) -> None:
