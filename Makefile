@@ -52,9 +52,9 @@ check: lint
 	NARROWS_EXAMPLES=10 $(BIN)/python -m pytest -n 2 -m 'not long' tests/tidy tests/unit/planner tests/unit/node/core tests/unit/node/engine
 	$(BIN)/python -m tests.sim --seeds 40
 
-# Four at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
+# Five at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
 test: lint
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
