@@ -9,7 +9,7 @@ STAMP := $(VENV)/.setup-done
 # Some shells set it. Without compiled files every test process reads the whole system as text again, a second each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test lint sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
+.PHONY: setup demo check test lint toxiproxy sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
 
 help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
@@ -52,8 +52,12 @@ check: lint
 	NARROWS_EXAMPLES=10 $(BIN)/python -m pytest -n 2 -m 'not long' tests/tidy tests/unit/planner tests/unit/node/core tests/unit/node/engine
 	$(BIN)/python -m tests.sim --seeds 40
 
+# The emulated network's server: built before the tests, or the first of them would wait minutes for it.
+toxiproxy: setup
+	@$(BIN)/python -c 'from netsim.binary import server_path; server_path()'
+
 # Five at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
-test: lint
+test: lint toxiproxy
 	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 sim: setup
