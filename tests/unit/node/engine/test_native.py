@@ -133,12 +133,14 @@ def test_a_million_hashes_of_numbered_names_hardly_collide() -> None:
 
 
 @given(st.lists(st.integers(-4, 4), max_size=200))
+@new_examples()
 def test_stable_order_is_a_stable_sort(values: list[int]) -> None:
     codes = np.array(values, dtype=np.int64)
     assert orders.stable_order(codes).tolist() == np.argsort(codes, kind="stable").tolist()
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50))
+@new_examples()
 def test_a_filter_knows_every_code_of_its_order(values: list[int]) -> None:
     codes = np.array(values, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
@@ -291,6 +293,7 @@ def test_a_table_with_two_indexes_has_its_rows_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), max_size=100))
+@new_examples()
 def test_order_by_code_becomes_order_by_code_and_position(rows: list[tuple[int, int]]) -> None:
     codes = np.array([code for code, _ in rows], dtype=np.int64)
     positions = np.array([position for _, position in rows], dtype=np.int64)
