@@ -15,7 +15,7 @@ help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
 	@echo "ENGINE=native make demo   the same without Spark, and so without Java"
 	@echo "make check  the inner loop, about a minute: lint, types, core, planner, some simulated clusters"
-	@echo "make test   lint, types and all tests"
+	@echo "make test   lint, types and all tests, about ten minutes on two idle cores"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
 	@echo "make chaos  ten minutes of load and faults on real daemons behind Toxiproxy; SECONDS=, SEED=, ENGINE=spark"
 	@echo "make docs   the generated parts of docs/"
