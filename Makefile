@@ -15,7 +15,7 @@ help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
 	@echo "ENGINE=native make demo   the same without Spark, and so without Java"
 	@echo "make check  the inner loop, about a minute: lint, types, core, planner, some simulated clusters"
-	@echo "make test   lint, types and all tests, about ten minutes on two idle cores"
+	@echo "make test   lint, types and all tests, about twelve minutes on two idle cores"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
 	@echo "make chaos  ten minutes of load and faults on real daemons behind Toxiproxy; SECONDS=, SEED=, ENGINE=spark"
 	@echo "make docs   the generated parts of docs/"
@@ -56,9 +56,9 @@ check: lint
 toxiproxy: setup
 	@$(BIN)/python -c 'from netsim.binary import server_path; server_path()'
 
-# Five at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
+# Four at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
 test: lint toxiproxy
-	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
