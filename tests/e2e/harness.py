@@ -38,7 +38,7 @@ T = TypeVar("T")
 TAG = "NARROWS_E2E_TAG"
 NARROWS = (sys.executable, "-m", "cli.main")
 #: How long anything may take on a slow and busy machine; nothing waits this long when all is well.
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 POLL_S = 0.05
 
 SP_S, SP_D, SM_S1, SM_S2, SM_D1, SM_D2 = SIX = ("SP-S", "SP-D", "SM-S1", "SM-S2", "SM-D1", "SM-D2")
@@ -440,7 +440,7 @@ def tagged(tag: str) -> list[int]:
     return found
 
 
-def none_left(tag: str, patience_s: float = 20.0) -> None:
+def none_left(tag: str, patience_s: float = 60.0) -> None:
     """Fail, and end them, if processes with the tag are still there after a while."""
     deadline = time.monotonic() + patience_s
     while (left := tagged(tag)) and time.monotonic() < deadline:

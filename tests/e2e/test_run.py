@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from cli.tasks.follow import follow
@@ -37,6 +37,7 @@ from tests.e2e.harness import (
     shipped,
     write_cluster,
 )
+from tests.examples import examples
 from tests.oracle.oracle import accepted
 
 THREE_SITES = ("alpha", "beta", "gamma")
@@ -190,7 +191,7 @@ def random_queries(draw: st.DrawFn) -> Query:
     return Query(join, draw(st.sampled_from(ALGORITHMS)), draw(st.sampled_from(THREE_SITES)))
 
 
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(3, suppress_health_check=list(HealthCheck))
 @given(st.lists(random_queries(), min_size=10, max_size=16), st.sampled_from(["1ms", "50ms", "1000ms"]))
 def test_random_data_in_random_places_gives_the_oracles_rows(tmp_path: Path, drawn: list[Query], tau: str) -> None:
     queries = [replace(query, join=numbered(query.join, f"_{number}")) for number, query in enumerate(drawn)]

@@ -40,6 +40,8 @@ SPEED = 2.0
 SPARK = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
+    # As the daemons' own: a JVM that lives for a minute gains nothing from what takes long to compile.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "2",
 }
 

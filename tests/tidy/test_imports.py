@@ -33,6 +33,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "planted", "contract"),
     [

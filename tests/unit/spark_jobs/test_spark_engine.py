@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.engine import POSITION, Append, CloseIndex, CloseTable, Expire, OpenIndex
@@ -35,6 +35,7 @@ from tests.engines.fused import check_any_calls, check_fused_and_alone
 from tests.engines.judge import Engines, done
 from tests.engines.on_spark import SparkEngines
 from tests.engines.script import Pair, Script, cut
+from tests.examples import new_examples
 
 PARTITIONS = 3
 
@@ -89,7 +90,7 @@ def finish() -> keys.Finish:
 
 
 @given(program=programs())
-@settings(max_examples=40, deadline=None)
+@new_examples(40)
 def test_any_program_gives_the_rows_of_the_definition(
     engines: Engines, finish: keys.Finish, program: list[tuple[str, Any]]
 ) -> None:
@@ -97,19 +98,19 @@ def test_any_program_gives_the_rows_of_the_definition(
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@new_examples(60)
 def test_any_calls_give_the_rows_of_the_reference(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_any_calls(engines, finish, data)
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@new_examples(30)
 def test_questions_get_together_what_they_get_alone(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_fused_and_alone(engines, finish, data)
 
 
 @given(**ARRIVALS)
-@settings(max_examples=20, deadline=None)
+@new_examples(20)
 def test_answers_do_not_depend_on_the_order_of_arrival(
     engines: Engines, rows: list[tuple[int, str]], cuts: list[int]
 ) -> None:
@@ -117,7 +118,7 @@ def test_answers_do_not_depend_on_the_order_of_arrival(
 
 
 @given(**EXTREMES)
-@settings(max_examples=40, deadline=None)
+@new_examples(40)
 def test_extreme_positions_do_not_wrap_around(
     engines: Engines, positions: list[int], bounds: list[tuple[int, int]]
 ) -> None:

@@ -14,6 +14,7 @@ from node.config import ConfigError, SourceFormat, SparkConfig, SparkSource, par
 from planner.model.declarations import DeclaredLink, DeclaredStream
 from planner.model.errors import NarrowsError
 from planner.model.time_unit import TimeUnit
+from tests.examples import new_examples
 
 GOOD = """
 cluster = "demo"
@@ -655,12 +656,14 @@ def test_anything_else_is_not_a_duration(text: str) -> None:
 
 
 @given(st.integers(0, 10**15))
+@new_examples()
 def test_every_count_of_milliseconds_survives_the_units(count: int) -> None:
     assert parse_duration_ms(f"{count}ms") == count
     assert parse_duration_ms(f"{count // 1000}.{count % 1000:03}s") == count
 
 
 @given(st.text(max_size=60))
+@new_examples()
 def test_any_text_is_either_loaded_or_refused_with_a_config_error(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.effects import IgnoreReason, QueryState
@@ -35,6 +35,7 @@ from node.core.streams.ticks import TICK_MIN, Span
 from node.engine.native import NativeEngine
 from planner.algorithms.descriptions import Algorithm
 from planner.model.query import FRONTIER_POLICY, Policy, PolicyName
+from tests.examples import examples
 from tests.oracle.oracle import Window
 from tests.sim.reference_engine import ReferenceEngine
 from tests.unit.sites import TAU_MS, TIME_WINDOW, Cluster
@@ -122,7 +123,7 @@ def go(cluster: Cluster, choice: int) -> None:
 
 @SIX
 @given(STEPS, WINDOWS)
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 def test_whatever_comes_when_the_rows_are_right_and_nothing_is_shipped_twice(
     algorithm: Algorithm, steps: list[tuple[str, Any]], window: Window
 ) -> None:
@@ -435,7 +436,7 @@ BYTES = st.one_of(st.binary(max_size=12), st.lists(st.integers(-3, 9), max_size=
 
 @SIX
 @given(st.data())
-@settings(derandomize=True, deadline=None, max_examples=100)
+@examples(100)
 def test_whatever_a_peer_makes_of_an_honest_message_harms_its_query_at_most(
     algorithm: Algorithm, data: st.DataObject
 ) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -16,6 +15,7 @@ from node.core.errors import LocalProtocolError
 from node.core.limits import Limits
 from node.core.links.link import PROTOCOL_VERSION, Identity, Link, LinkNews, LinkState
 from node.core.links.link_frames import Ack, Frame, Hello, Kind, Packed, Part, Ping, Pong, Refuse
+from tests.examples import examples
 
 TINY = Limits(part_bytes_max=3, inflight_bytes_max=7, ack_bytes=4, ack_us=50, ping_us=2_000, silence_us=10_000)
 
@@ -199,7 +199,7 @@ class LossyLink(RuleBasedStateMachine):
             assert self.sides[me.peer].got.get((me.session, me.epoch), 0) == me.sent
 
 
-LossyLink.TestCase.settings = settings(derandomize=True, deadline=None, max_examples=250, stateful_step_count=60)
+LossyLink.TestCase.settings = examples(250, stateful_step_count=60)
 TestAnyHistory = LossyLink.TestCase
 
 

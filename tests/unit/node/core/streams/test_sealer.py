@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from node.core.streams.sealer import LATE, NO_TIME, Batch, Sealer
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
+from tests.examples import examples
 from tests.oracle.oracle import accepted
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("n", pa.int64())])
@@ -90,7 +91,7 @@ def run(ts: list[int | None], sizes: list[int], tau: int, lateness: int) -> Feed
 
 @given(times, chunkings, taus, latenesses)
 @example([5, 25, 5], [1, 1], 10, 0)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_what_is_late_is_what_the_oracle_says(ts: list[int | None], sizes: list[int], tau: int, lateness: int) -> None:
     feed = run(ts, sizes, tau, lateness)
     taken, late = accepted(pa.Table.from_batches([rows_of(ts)]), "ts", tau, lateness)
@@ -99,7 +100,7 @@ def test_what_is_late_is_what_the_oracle_says(ts: list[int | None], sizes: list[
 
 
 @given(times, chunkings, taus, latenesses)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_batches_are_those_recomputed_in_plain_python(
     ts: list[int | None], sizes: list[int], tau: int, lateness: int
 ) -> None:
@@ -113,7 +114,7 @@ def test_batches_are_those_recomputed_in_plain_python(
 
 
 @given(times, chunkings, taus, latenesses)
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_spans_tile_the_axis_from_start_to_end(ts: list[int | None], sizes: list[int], tau: int, lateness: int) -> None:
     spans = run(ts, sizes, tau, lateness).spans
     assert spans[0].first == TICK_MIN
@@ -122,7 +123,7 @@ def test_spans_tile_the_axis_from_start_to_end(ts: list[int | None], sizes: list
 
 
 @given(times, chunkings, chunkings, taus, latenesses)
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_chunking_changes_neither_what_is_late_nor_the_order_of_rows(
     ts: list[int | None], one: list[int], other: list[int], tau: int, lateness: int
 ) -> None:
@@ -133,7 +134,7 @@ def test_chunking_changes_neither_what_is_late_nor_the_order_of_rows(
 
 
 @given(times, chunkings, taus, latenesses)
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_a_tick_is_sealed_as_soon_as_it_is_over_and_never_before(
     ts: list[int | None], sizes: list[int], tau: int, lateness: int
 ) -> None:
@@ -150,7 +151,7 @@ def test_a_tick_is_sealed_as_soon_as_it_is_over_and_never_before(
     taus,
     latenesses,
 )
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_watermarks_make_late_exactly_what_comes_behind_a_sealed_tick(
     chunks: list[tuple[list[int | None], int | None]], tau: int, lateness: int
 ) -> None:

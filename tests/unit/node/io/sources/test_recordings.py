@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.cluster_file import load_cluster
@@ -27,6 +27,7 @@ from node.io.sources.plain_types import plain_array, plain_type
 from node.io.sources.readers import SourceError
 from node.io.sources.recordings import BEFORE_ALL, Chunk, ReplaySource, check_sources, event_times, open_source
 from planner.model.time_unit import TimeUnit
+from tests.examples import new_examples
 
 KEY = "site.a.stream.s"
 ONE_TYPE = "each column of one type (taken from the first 8 MiB; make the values alike or convert the file to Parquet)"
@@ -190,7 +191,7 @@ def running_max(times: list[int | None]) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", [".parquet", ".csv", ".jsonl"])
-@settings(max_examples=40, deadline=None)
+@new_examples(40)
 @given(times=TIMES, rows_max=st.integers(1, 50))
 def test_chunks_put_together_are_the_file(kind: str, times: list[int | None], rows_max: int) -> None:
     times = [0, *times]
@@ -205,7 +206,7 @@ def test_chunks_put_together_are_the_file(kind: str, times: list[int | None], ro
 
 
 @pytest.mark.parametrize("kind", [".parquet", ".csv", ".jsonl"])
-@settings(max_examples=40, deadline=None)
+@new_examples(40)
 @given(times=TIMES, reads=paced_reads())
 def test_any_mix_of_reads_keeps_order_and_never_passes_the_bound(
     kind: str, times: list[int | None], reads: list[tuple[int | None, int]]
