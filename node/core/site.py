@@ -224,8 +224,8 @@ class Site:
         stream = self.streams[event.stream]
         stream.reading = False
         stream.rows_arrived += event.rows.num_rows
-        for rows, reason in stream.sealer.add(event.rows, event.ts):
-            stream.rows_aside += rows.num_rows
+        for rows, reason in stream.sealer.add(event.rows, event.ts, event.latest_ts):
+            stream.aside[reason] += rows.num_rows
             self._outbox.do(SetAside(event.stream, rows, reason))
         stream.ended = event.ended
         batch = stream.sealer.seal(event.watermark, event.ended)

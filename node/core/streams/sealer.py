@@ -4,7 +4,8 @@ Correct here: every row is in exactly one batch or set aside with a reason; a
 batch holds exactly the rows of its ticks, sorted by event time with ties in
 order of arrival; batches tile the tick axis; unless a source says how far time
 has come (a paced replay, Spark), what is late depends on the rows alone, never
-on how they were cut into chunks.
+on how they were cut into chunks. One row from the far future would make all that
+follow late: a live source says by its clock what is too far ahead.
 
 A row is late iff its tick was sealed when it arrived, that is, iff its tick is
 before floor((newest event time before it - lateness) / tau).
@@ -27,6 +28,7 @@ Times = npt.NDArray[np.int64]
 #: Why rows were set aside.
 LATE = "late"
 NO_TIME = "no event time"
+AHEAD = "ahead of the clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,21 @@ class Sealer:
         """Rows that arrived and are not sealed yet."""
         return sum(rows.num_rows for rows, _ in self._open)
 
-    def add(self, rows: pa.RecordBatch, ts: pa.Int64Array) -> list[tuple[pa.RecordBatch, str]]:
-        """Take rows in order of arrival; returns those that can be in no batch, with the reason."""
+    def add(
+        self, rows: pa.RecordBatch, ts: pa.Int64Array, latest_ts: int | None = None
+    ) -> list[tuple[pa.RecordBatch, str]]:
+        """Take rows in order of arrival; returns those that can be in no batch, with the reason.
+
+        None after ``latest_ts`` can, and it moves time for nobody.
+        """
         aside: list[tuple[pa.RecordBatch, str]] = []
         if ts.null_count:
             aside.append((rows.filter(ts.is_null()), NO_TIME))
             rows, ts = rows.filter(ts.is_valid()), ts.drop_null()
         times: Times = ts.to_numpy(zero_copy_only=False)
+        if latest_ts is not None and (ahead := times > latest_ts).any():
+            aside.append((rows.filter(pa.array(ahead)), AHEAD))
+            rows, times = rows.filter(pa.array(~ahead)), times[~ahead]
         if not len(times):
             return aside
         late = self._late(times)
