@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from node.core.encoding.payload import owned
 from node.core.encoding.rows import empty_batch
 from node.core.errors import invariant
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_start
@@ -52,6 +53,8 @@ class Sealer:
         self._lateness = lateness
         self._newest: int | None = None
         self._open: list[tuple[pa.RecordBatch, Times]] = []
+        #: What the open rows take.
+        self.open_bytes = 0
         #: The next tick to be sealed.
         self.frontier = TICK_MIN
         self._sealed_rows = 0
@@ -85,6 +88,7 @@ class Sealer:
             rows, times = rows.filter(pa.array(~late)), times[~late]
         if len(times):
             self._open.append((rows, times))
+            self.open_bytes += rows.nbytes + times.nbytes
         return aside
 
     def _late(self, times: Times) -> npt.NDArray[np.bool_]:
@@ -95,6 +99,11 @@ class Sealer:
         np.maximum(newest_before, newest_before[0], out=newest_before)
         sealed = np.maximum((newest_before - self._lateness) // self._tau, self.frontier)
         return times // self._tau < sealed
+
+    def forget_open(self) -> None:
+        """The stream has failed: what is open will never be sealed."""
+        self._open = []
+        self.open_bytes = 0
 
     def seal(self, watermark: int | None, ended: bool) -> Batch | None:
         """Seal every tick that is over; None when that is no tick more than before."""
@@ -126,8 +135,9 @@ class Sealer:
             order = np.argsort(times, kind="stable")
             rows, times = rows.take(pa.array(order)), times[order]
         cut = int(np.searchsorted(times, end_ts, side="left"))
-        rest = rows.slice(cut), times[cut:]
         # Sorting what stays open is safe: a stable sort keeps ties in order of arrival.
+        rest = owned(rows.slice(cut)), times[cut:].copy()
         self._open = [rest] if rest[0].num_rows else []
+        self.open_bytes = rest[0].nbytes + rest[1].nbytes
         invariant(cut == 0 or times[cut - 1] < end_ts, "sealer: a batch holds only rows of its ticks")
         return rows.slice(0, cut), times[:cut]
