@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from node.core.encoding.columns import ColumnReader, encode_column, same_as
-from node.core.encoding.room import SENT_BYTES_MAX, Room, schema_row_bytes
+from node.core.encoding.columns import ColumnReader, encode_column, rows_bytes, same_as
+from node.core.encoding.room import SENT_BYTES_MAX, Room
 from node.core.encoding.varint import decode_varint, encode_varint
 from node.core.errors import PeerProtocolError, QueryFailedError
 
@@ -77,7 +77,7 @@ class RowsReader:
             raise PeerProtocolError(f"rows require at most {ROWS_MAX} and {VALUES_MAX} values; got {count} rows")
         reader = ColumnReader(self._data, at, count, self._room)
         try:
-            self._room.charge(schema_row_bytes(schema) * max(count, among), f"columns {schema.names}")
+            self._room.charge(rows_bytes(schema, max(count, among)), f"columns {schema.names}")
             columns = [reader.read(field.type) for field in schema]
             rows = pa.RecordBatch.from_arrays(columns, schema=schema)
             rows.validate(full=True)

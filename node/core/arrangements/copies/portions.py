@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from node.core.encoding.columns import rows_bytes
 from node.core.encoding.payload import spread, take_batch
-from node.core.encoding.room import schema_row_bytes
 from node.core.encoding.rows import RowsReader, check_fits, empty_batch, encode_rows, fits
 from node.core.engine import TS
 from node.core.errors import PeerProtocolError
@@ -136,7 +136,7 @@ class Portions:
             if len(places):
                 rows = sealed.rows.select(list(names))
                 rows = rows if len(places) == len(sealed) else take_batch(rows, places)
-                nbytes += rows.nbytes + schema_row_bytes(rows.schema) * (len(chosen) - len(places))
+                nbytes += rows.nbytes + rows_bytes(rows.schema, len(chosen) - len(places))
                 pieces.append(encode_rows(rows))
         check_fits(len(chosen), self._width, nbytes)
         return b"".join(pieces), len(chosen)

@@ -86,6 +86,20 @@ class ColumnReader:
             raise PeerProtocolError(f"a column requires {size} bytes; got {len(self._data) - at}")
 
 
+def rows_bytes(schema: pa.Schema, count: int) -> int:
+    """What so many rows take whatever their values. Columns whose values have bytes of their own are left out."""
+    return -(-count * sum(_row_bits(kind) for kind in schema.types) // 8)
+
+
+def _row_bits(kind: pa.DataType) -> int:
+    layout = _layout(kind)
+    if layout is OTHER:
+        return 0
+    if layout is TEXT:
+        return 64 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else 32
+    return int(kind.bit_width)
+
+
 def _layout(kind: pa.DataType) -> Layout:
     if pa.types.is_boolean(kind):
         return TRUTHS
