@@ -63,8 +63,8 @@ class JumpWatch:
         if len(wrong):
             self._refuse()
 
-    def end(self) -> None:
-        """No row follows. Raises SourceError if one was wrong."""
+    def check(self) -> None:
+        """No row follows, or none is waited for, before this is decided. Raises SourceError if one was wrong."""
         if 2 * self._behind > self._following and self._following * FEW_ROWS >= self._rows:
             self._refuse()
 

@@ -119,7 +119,11 @@ class ReplaySource:
         May be shorter than what is due where a batch of the file ends; ``next_due_ts`` tells.
         """
         self._check_call(rows_max)
-        return self._cut(min(rows_max, self._page.due_by(until_ts) if self._page is not None else 0))
+        due = self._page.due_by(until_ts) if self._page is not None else 0
+        if self._page is not None and not due and self._jumps is not None:
+            # Who waits for a row from the far future would wait until then.
+            self._jumps.check()
+        return self._cut(min(rows_max, due))
 
     def close(self) -> None:
         """Release the file; chunks that were read stay valid."""
@@ -160,7 +164,7 @@ class ReplaySource:
             with arrow_errors(self._stream):
                 self._set_page(_next_filled(self._reader.batches))
                 if self._page is None and self._jumps is not None:
-                    self._jumps.end()
+                    self._jumps.check()
         except SourceError as error:
             self._failure = error
 

@@ -110,7 +110,17 @@ def test_a_paced_replay_does_not_wait_for_2099(tmp_path: Path) -> None:
     path.write_text("ts\n" + "".join(f"{ts}\n" for ts in [NOW, IN_2099, *ordered(5)]))
     with open_source(config(path)) as source:
         assert source.read_due(NOW, 10).ts.to_pylist() == [NOW]
-        assert source.next_due_ts == IN_2099
+        with pytest.raises(SourceError, match="row 2 at 2099"):
+            source.read_due(NOW + 60_000, 10)
+
+
+def test_a_paced_replay_waits_for_what_comes_after_a_gap(tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text("ts\n" + "".join(f"{ts}\n" for ts in [NOW, *ordered(5, NOW + 99 * HOUR)]))
+    with open_source(config(path)) as source:
+        assert source.read_due(NOW, 10).ts.to_pylist() == [NOW]
+        assert source.read_due(NOW + HOUR, 10).ts.to_pylist() == []
+        assert source.read_due(NOW + 99 * HOUR, 10).ts.to_pylist() == [NOW + 99 * HOUR]
 
 
 def told(times: list[int], cuts: list[int]) -> str:
@@ -120,7 +130,7 @@ def told(times: list[int], cuts: list[int]) -> str:
     try:
         for begin, end in pairwise(bounds):
             watch.add(np.array(times[begin:end], np.int64), newest[begin:end])
-        watch.end()
+        watch.check()
     except SourceError as error:
         return str(error)
     return ""
