@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +164,7 @@ async def _live(
     closing.callback(storage.stop)
     runner.connect(transport, engine_thread, storage, sources)
     desk = PlanDesk(runner, config)
+    closing.callback(desk.close)
     report = EngineReport if spark is None else lambda: spark.report(engine)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
 
@@ -211,7 +213,10 @@ async def _unless_stopped(stopping: asyncio.Event, spark: SparkSite, work: Calla
 
     Raises _StoppedError if the daemon is told to stop meanwhile; Spark is stopped then, which ends the work.
     """
-    working = asyncio.get_running_loop().run_in_executor(None, work)
+    # A thread of its own: one of the common ones would be waited for at the end, however long Spark takes.
+    own = ThreadPoolExecutor(1, thread_name_prefix="start")
+    working = asyncio.get_running_loop().run_in_executor(own, work)
+    own.shutdown(wait=False)
     waiting = asyncio.create_task(stopping.wait())
     either: set[asyncio.Future[Any]] = {working, waiting}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

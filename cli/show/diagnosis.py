@@ -333,8 +333,9 @@ def _set_aside(cluster: _Cluster) -> Iterator[str]:
         if stream.aside:
             share = 100 * stream.aside / max(1, stream.rows)
             yield (
-                f"note: {stream.aside:,} tuples of stream {stream.name} at {site} ({share:.2g} %) came too late or "
-                "without event time, and are in late_dir; a longer lateness takes more of them"
+                f"note: {stream.aside:,} tuples of stream {stream.name} at {site} ({share:.2g} %) came too late, "
+                "without event time or too far ahead of the clock, and are in late_dir; a longer lateness takes "
+                "more of them"
             )
 
 

@@ -19,6 +19,7 @@ class RowsArrived:
 
     ``ts`` is the event time of each row in the stream's unit, null where it has none.
     ``watermark``: the source promises that what follows is not older, beyond what the rows themselves say.
+    ``latest_ts``: rows after it are too far ahead of the clock to be right; None where no clock says so.
     """
 
     stream: str
@@ -26,6 +27,7 @@ class RowsArrived:
     ts: pa.Int64Array
     watermark: int | None
     ended: bool
+    latest_ts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

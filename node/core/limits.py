@@ -19,6 +19,9 @@ class Limits:
     ahead_bytes_max: int = 64 * MIB
     #: The same in batches, so that tiny ticks cannot pile up without end.
     ahead_batches_max: int = 256
+    #: Rows of a stream in ticks that are not over. Only reading on seals them, so there is nothing to wait for: beyond
+    #: this the stream fails. As much as one message may carry in memory.
+    open_bytes_max: int = 1024 * MIB
     #: One frame on the wire. gRPC refuses 4 MiB; small parts let acknowledgements pass between them.
     part_bytes_max: int = 1 * MIB
     #: One message of several parts; more than any honest batch, less than what would hurt.
@@ -64,6 +67,7 @@ class Limits:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")
         invariant(self.shipment_bytes_max + MIB <= self.message_bytes_max, "limits: a shipment must fit in a message")
         invariant(self.part_bytes_max < 4 * MIB, "limits: a part must fit in a gRPC message")
+        invariant(self.ahead_bytes_max <= self.open_bytes_max, "limits: a tick may be as large as what is under way")
         invariant(self.ack_bytes < self.inflight_bytes_max, "limits: acknowledge before the sender stalls")
         invariant(self.prepare_us < self.prepared_us, "limits: home must give up before the sites do")
         invariant(self.ping_us * 2 < self.silence_us, "limits: silence must outlast two pings")

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NoReturn, assert_never
 
 from node.core.effects import (
@@ -222,6 +223,11 @@ class Runner:
         if self._stores:
             effects, self._stores = self._stores, []
             self._queries.store(effects, self.clock.now_us, self.put)
+
+    @property
+    def aside_files(self) -> Mapping[str, Path]:
+        """By stream, where its tuples are that are in no batch."""
+        return self._late.paths
 
     def _set_aside(self, effect: SetAside) -> None:
         def written(error: Exception | None) -> None:

@@ -144,7 +144,8 @@ class SparkStream:
                 self._hand(Position(self._next.batch + 1))
                 done.unlink()
             if chunk.rows.num_rows:
-                return RowsArrived(self._info.name, chunk.rows, chunk.ts, self._watermark(), ended=False)
+                mark, latest_ts = self._watermark(), self._latest_ts()
+                return RowsArrived(self._info.name, chunk.rows, chunk.ts, mark, ended=False, latest_ts=latest_ts)
         return None
 
     def _hand(self, position: Position) -> None:
@@ -163,6 +164,10 @@ class SparkStream:
         if not self._by_clock or self._mark is None or self._mark[0] >= self._next.batch:
             return None
         return self._mark[1] * self._info.unit - self._lateness
+
+    def _latest_ts(self) -> int:
+        """What is after it is too far ahead of the clock."""
+        return (int(time.time() * 1000) + self._config.max_ahead_ms) * self._info.unit
 
     def _ask(self) -> None:
         """How Spark does. Starts it again if it died, and its query if that failed."""

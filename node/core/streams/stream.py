@@ -11,7 +11,7 @@ how far anybody has seen it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -80,7 +80,8 @@ class StreamState:
         # Whole milliseconds: any event time fits, which it would not in a finer unit.
         self.origin_ms = None if local.first_ts is None else local.first_ts // unit
         self.rows_arrived = 0
-        self.rows_aside = 0
+        #: Rows that are in no batch, by the reason.
+        self.aside: Counter[str] = Counter()
         #: What the stream is measured by when a query is planned.
         self.recent = RecentBatches()
         #: Everything before this tick is logged, and was given to all who want it; and so many tuples.
@@ -95,6 +96,10 @@ class StreamState:
     @property
     def frontier(self) -> int:
         return self.sealer.frontier
+
+    @property
+    def rows_aside(self) -> int:
+        return self.aside.total()
 
     def sealed_ts(self, tick: int) -> int:
         """The first event time of a tick."""

@@ -155,6 +155,8 @@ class StatusReport:
                 still_seconds=self._since.seconds(("frontier", name), stream.frontier, now_s),
                 state_seconds=self._since.seconds(("state", name), stream.state, now_s),
                 full_queries=stream.full_queries(self._runner.stack.limits),
+                aside_by_reason=stream.aside,
+                aside_file=str(self._runner.aside_files.get(name, "")),
             )
             for name, stream in self._runner.stack.site.streams.items()
         ]

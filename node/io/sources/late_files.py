@@ -19,6 +19,8 @@ class LateFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._writers: dict[str, pa.ipc.RecordBatchStreamWriter] = {}
+        #: Where the tuples of a stream are, once there are some.
+        self.paths: dict[str, Path] = {}
 
     def write(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
         """Append rows; raises OSError when they cannot be written."""
@@ -26,7 +28,9 @@ class LateFiles:
         writer = self._writers.get(stream)
         if writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            sink = pa.OSFile(str(self._free_path(stream)), "wb")
+            path = self._free_path(stream)
+            sink = pa.OSFile(str(path), "wb")
+            self.paths[stream] = path
             writer = self._writers[stream] = pa.ipc.new_stream(sink, rows.schema)
         writer.write_batch(rows)
 

@@ -214,3 +214,9 @@ def test_a_lock_is_held_once(tmp_path: Path) -> None:
     assert not second.take()
     first.release()
     assert second.take()
+
+
+def test_what_is_too_far_ahead_goes_by_the_clock_and_max_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.source.spark_stream.time.time", lambda: 1_000.5)
+    arrive(tmp_path, 0, 0, 1)
+    assert read(opened(tmp_path)).latest_ts == 1_000_500 + 3_600_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from node.core.streams.sealer import LATE, NO_TIME, Batch, Sealer
+from node.core.streams.sealer import AHEAD, LATE, NO_TIME, Batch, Sealer
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from tests.examples import examples
 from tests.oracle.oracle import accepted
@@ -352,3 +352,29 @@ def test_times_at_the_limit_of_what_sources_take_are_sealed(ts: int, tau: int) -
     feed.give(ended=True)
     assert [row for batch in feed.sealed for row in batch] == [(ts, 0)]
     assert feed.late == []
+
+
+# -- ahead of the clock -----------------------------------------------------------------------
+
+
+def test_a_row_too_far_ahead_is_set_aside_and_makes_no_other_late() -> None:
+    #  clock, with what is allowed: 100
+    #  arrives   5   100   101   2**60   7
+    #                       x      x      late only after 100
+    sealer = Sealer(SCHEMA, 10, 95)
+    rows = rows_of([5, 100, 101, 2**60, 7])
+    aside = sealer.add(rows, rows.column("ts"), 100)
+    assert [(batch.column("n").to_pylist(), reason) for batch, reason in aside] == [([2, 3], AHEAD)]
+    batch = sealer.seal(None, False)
+    assert batch is None or batch.rows.num_rows == 0, "nothing but 100 moves time"
+    batch = sealer.seal(None, True)
+    assert batch is not None
+    assert content(batch) == [(5, 0), (7, 4), (100, 1)]
+
+
+def test_only_rows_that_are_too_far_ahead_leave_the_sealer_as_it_was() -> None:
+    sealer = Sealer(SCHEMA, 10, 0)
+    rows = rows_of([50, 60])
+    assert [reason for _, reason in sealer.add(rows, rows.column("ts"), 49)] == [AHEAD]
+    assert sealer.seal(None, False) is None
+    assert sealer.open_rows == 0

@@ -23,9 +23,10 @@ from cli.cluster_file import load_cluster
 from node.config import ConfigError, SourceFormat, StreamConfig
 from node.io.sources import readers
 from node.io.sources import recordings as sources
+from node.io.sources.jumps import BEFORE_ALL
 from node.io.sources.plain_types import plain_array, plain_type
 from node.io.sources.readers import SourceError
-from node.io.sources.recordings import BEFORE_ALL, Chunk, ReplaySource, check_sources, event_times, open_source
+from node.io.sources.recordings import Chunk, ReplaySource, check_sources, event_times, open_source
 from planner.model.time_unit import TimeUnit
 from tests.examples import new_examples
 
@@ -37,7 +38,7 @@ JSON_FILE = f"a file of JSON lines, one object per line; {ONE_TYPE}"
 
 def config(path: Path, ts: str = "ts", unit: TimeUnit | None = None) -> StreamConfig:
     kind = {".parquet": SourceFormat.PARQUET, ".csv": SourceFormat.CSV}.get(path.suffix, SourceFormat.JSONL)
-    return StreamConfig(KEY, "s", "a", path, kind, ts, unit, 0)
+    return StreamConfig(KEY, "s", "a", path, kind, ts, unit, 0, max_ahead_ms=2**62)
 
 
 def parquet(tmp_path: Path, columns: dict[str, Any], **options: Any) -> Path:
