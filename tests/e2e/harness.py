@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from node.client import Client, DaemonUnreachableError, NotNowError
 from node.client.start import Start
+from node.core.queries.query_id import home_of
 from node.rpc import control_pb2 as pb
 from tests.oracle.compare import same_rows
 from tests.oracle.oracle import OracleStream, Unit, Window, accepted, expected, expected_pairs
@@ -401,7 +402,7 @@ class Daemons:
                 return None
 
     def query_info(self, query_id: str) -> pb.QueryInfo:
-        with self.client(query_id.rpartition("-")[0]) as client:
+        with self.client(home_of(query_id)) as client:
             return next(info for info in client.queries() if info.query_id == query_id)
 
 

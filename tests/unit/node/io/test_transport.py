@@ -70,7 +70,7 @@ async def until(said: Callable[[], object]) -> None:
 async def call(channel: grpc.aio.Channel, site: str) -> grpc.aio.StreamStreamCall[bytes, bytes]:
     """Dial as a site and greet."""
     dialled: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(CONNECT_METHOD)()
-    (greeting,) = FrameWriter().write([Hello(PROTOCOL_VERSION, "c", 100, site, "beta", 1, 0, 1, b"")])
+    (greeting,) = FrameWriter().write([Hello(PROTOCOL_VERSION, "c", 100, site, "beta", 1, 0, 0, 1, b"")])
     await dialled.write(greeting.data)
     return dialled
 
@@ -126,7 +126,10 @@ def test_what_comes_on_the_connection_before_is_not_taken() -> None:
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
                 await first.write(b"late")
             assert await first.read() is grpc.aio.EOF
-            assert [item.greeting.site for item in beta.of(ConnectionOpened) if item.greeting] == ["alpha", "alpha"]
+            assert [item.greeting.hello.site for item in beta.of(ConnectionOpened) if item.greeting] == [
+                "alpha",
+                "alpha",
+            ]
             assert not beta.of(FrameArrived)
 
     run(test)
@@ -171,7 +174,7 @@ def test_a_peer_that_starts_is_dialled_until_it_is_ready_and_says_why(
             nonlocal greeted
             opened = [item.connection for item in happened if isinstance(item, ConnectionOpened)]
             for number in opened[greeted:]:
-                (greeting,) = FrameWriter().write([Hello(PROTOCOL_VERSION, "c", 100, "alpha", "beta", 1, 0, 1, b"")])
+                (greeting,) = FrameWriter().write([Hello(PROTOCOL_VERSION, "c", 100, "alpha", "beta", 1, 0, 0, 1, b"")])
                 alpha.send(SendFrame("beta", number, greeting))
             greeted = len(opened)
             return opened
