@@ -49,6 +49,9 @@ _BACKOFF_S_MAX = 5.0
 #: Who dials has to say who it is in this time, and who is refused has to take the refusal.
 _GREETING_S = 10.0
 _LAST_WORDS_S = 2.0
+#: What gRPC has in hand of a connection that ends at once is waited for so long: a call whose first answer is taken
+#: back cannot be ended any more, and its other end would wait for ever.
+_IN_HAND_S = 0.2
 
 #: The peer may always send as much as a link keeps in flight. Without this gRPC would find out by itself how much,
 #: with pings that cost bytes.
@@ -110,6 +113,8 @@ class Connection:
     closing: str = ""
     #: Set when it ends at once: nothing more is written to it or taken from it.
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Whether gRPC has something of it in hand that is not written yet.
+    writing: bool = False
 
 
 class Transport:
@@ -244,6 +249,8 @@ class Transport:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             reason = connection.closing or next(iter(done)).result()
+            if connection.writing and writer not in done:
+                await asyncio.wait({writer}, timeout=_IN_HAND_S)
         finally:
             del self._connections[connection.number]
             for task in tasks:
@@ -258,10 +265,14 @@ class Transport:
         while (shipment := await connection.outbox.get()) is not _LAST:
             # Before it is written: what comes while it is on its way is after it, for the ledger too.
             ledger.count_sent(shipment.shares)
+            connection.writing = True
             try:
                 await stream.write(shipment.data)
             except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, grpc.RpcError) as error:
                 return _cause(error)
+            connection.writing = False
+            if connection.ended.is_set():
+                break
         return connection.closing or "closed here"
 
     async def _read(self, connection: Connection, stream: ByteStream) -> str:

@@ -401,6 +401,12 @@ class Daemons:
             except (DaemonUnreachableError, NotNowError):
                 return None
 
+    def query_id(self, site: str, number: int = 1) -> str:
+        """The name of the query that was issued there as that one since the daemon was started."""
+        with self.client(site) as client:
+            (name,) = [info.query_id for info in client.queries() if info.query_id.endswith(f"-{number}")]
+            return name
+
     def query_info(self, query_id: str) -> pb.QueryInfo:
         with self.client(home_of(query_id)) as client:
             return next(info for info in client.queries() if info.query_id == query_id)

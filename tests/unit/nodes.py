@@ -59,7 +59,8 @@ class Nodes:
         outputs = self.stacks[site].handle(inputs, self.now_us)
         self.outputs += [(site, output) for output in outputs]
         # Before anything else happens: what was sent in this turn is before what the next one sends.
-        self.wire += [(site, output) for output in outputs if isinstance(output, SendFrame)]
+        frames = [output for output in outputs if isinstance(output, SendFrame)]
+        self.wire += [(site, frame) for frame in frames if frame.connection == self.connection]
         # What the world answers comes when all that was asked is done.
         for answer in [answer for output in outputs for answer in self._perform(site, output)]:
             self.give(site, answer)
