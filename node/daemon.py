@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from node.config import SPARK, ClusterConfig, SiteConfig
 from node.core.engine import SiteEngine
 from node.core.limits import Limits
+from node.core.links.lives import next_life
 from node.engine.native import NativeEngine
 from node.instance import INSTANCE_VARIABLE
 from node.io.clock import Clock
@@ -145,13 +146,14 @@ async def _live(
     limits = Limits()
     peers = dict(around.peers)
     streams = [sources[stream.name].local for stream in here.streams]
-    stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, limits)
+    life = next_life(None, int(time.time()))
+    stack = Stack(config.name, site, peers, config.tau_ms, life, streams, limits)
     late = LateFiles(config.late_dir)
     closing.callback(late.close)
     files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(files.stop)
-    queries = Queries(site, folder, files, limits)
+    queries = Queries(site, folder, files, limits, life)
     closing.callback(queries.close)
 
     runner = Runner(stack, Clock(), queries, late, files)

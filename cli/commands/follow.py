@@ -13,8 +13,8 @@ from cli.options.rows import row_options
 
 _EXAMPLES = """\
 examples:
-  narrows follow frankfurt-1
-  narrows follow frankfurt-1 --out rest.csv
+  narrows follow frankfurt-1mhqyjj-1
+  narrows follow frankfurt-1mhqyjj-1 --out rest.csv
 """
 
 

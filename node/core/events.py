@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from node.core.links.lives import Session
 from node.core.links.messages import Message
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
@@ -106,15 +107,16 @@ class StoreFailed:
 
 @dataclass(frozen=True, slots=True)
 class PeerGreeted:
-    """A link came up; these are the peer's streams."""
+    """A link came up; these are the peer's streams. What is said from now on is said in this session."""
 
     peer: str
     streams: tuple[StreamInfo, ...]
+    session: Session | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PeerStateLost:
-    """What the peer knew of our queries is gone: it was restarted, or what it sent could not be read."""
+    """What the peer knew of our queries is gone: it was restarted, or the link between the two began anew."""
 
     peer: str
     reason: str

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn, assert_never
@@ -37,7 +37,16 @@ from node.io.threads.file_thread import FileWork
 from node.io.threads.memory_storage import MemoryStorage
 from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
-from node.stack import CloseConnection, Input, Output, SendFrame, Stack, TimePassed
+from node.stack import (
+    CloseConnection,
+    Input,
+    LifeRemembered,
+    Output,
+    RememberLife,
+    SendFrame,
+    Stack,
+    TimePassed,
+)
 from planner.model.query import JoinQuery
 
 log = logging.getLogger(__name__)
@@ -83,12 +92,17 @@ class Runner:
         engine: EngineThread,
         storage: StorageThread | MemoryStorage,
         sources: Mapping[str, Source],
+        remember: Callable[[str, int], None] | None = None,
     ) -> None:
-        """Give it hands; done after construction because hands report back to it."""
+        """Give it hands; done after construction because hands report back to it.
+
+        ``remember`` writes down the highest life of a peer, for a stack that wants that; durable when it returns.
+        """
         self._transport = transport
         self._engine = engine
         self._storage = storage
         self._sources = sources
+        self._write_life = remember
 
     def put(self, inputs: Sequence[Input]) -> None:
         """Something happened; from the event loop's thread."""
@@ -169,6 +183,8 @@ class Runner:
                 self._transport.send(output)
             case CloseConnection():
                 self._transport.close(output)
+            case RememberLife():
+                self._remember(output)
             case RunOp():
                 self._engine.put(output)
             case AppendBatch() | ReadLog() | TrimLog():
@@ -228,6 +244,19 @@ class Runner:
     def aside_files(self) -> Mapping[str, Path]:
         """By stream, where its tuples are that are in no batch."""
         return self._late.paths
+
+    def _remember(self, effect: RememberLife) -> None:
+        write = self._write_life
+        assert write is not None
+
+        def written(error: Exception | None) -> None:
+            if error is None:
+                self.put([LifeRemembered(effect.peer, effect.life)])
+            else:
+                # The link stays as it is; the peer gives up and comes again, and then this is tried again.
+                log.error("life %d of site %s cannot be written down: %s", effect.life, effect.peer, error)
+
+        self._files.put(lambda: write(effect.peer, effect.life), written)
 
     def _set_aside(self, effect: SetAside) -> None:
         def written(error: Exception | None) -> None:

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from node.client import Client, DaemonUnreachableError, NotNowError
 from node.client.start import Start
+from node.core.queries.query_id import home_of
 from node.rpc import control_pb2 as pb
 from tests.oracle.compare import same_rows
 from tests.oracle.oracle import OracleStream, Unit, Window, accepted, expected, expected_pairs
@@ -400,8 +401,14 @@ class Daemons:
             except (DaemonUnreachableError, NotNowError):
                 return None
 
+    def query_id(self, site: str, number: int = 1) -> str:
+        """The name of the query that was issued there as that one since the daemon was started."""
+        with self.client(site) as client:
+            (name,) = [info.query_id for info in client.queries() if info.query_id.endswith(f"-{number}")]
+            return name
+
     def query_info(self, query_id: str) -> pb.QueryInfo:
-        with self.client(query_id.rpartition("-")[0]) as client:
+        with self.client(home_of(query_id)) as client:
             return next(info for info in client.queries() if info.query_id == query_id)
 
 

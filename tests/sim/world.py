@@ -32,7 +32,7 @@ from node.core.effects import (
 )
 from node.core.engine import Append, Engine, Question
 from node.core.events import BatchLogged, DropRequested, ProbeFinished, QueryIssued, RowsArrived, RowsStored
-from node.core.links.link import LinkState
+from node.core.links.link_states import LinkState
 from node.core.queries.waiting import Waiting
 from node.core.streams.stream import LocalStream
 from node.core.streams.ticks import TICK_END, TICK_MIN
@@ -242,8 +242,8 @@ class World:
                 info = self._sources[data.name].info
                 streams.append(LocalStream(info, data.lateness_ms, data.first_ts, data.retain_ms))
         peers = [peer for peer in scenario.sites if peer != site]
-        session = self._rng.getrandbits(32) | 1
-        node = Stack("sim", site, peers, scenario.tau_ms, session, streams, scenario.limits)
+        life = self._lives[site] << 32 | self._rng.getrandbits(32)
+        node = Stack("sim", site, peers, scenario.tau_ms, life, streams, scenario.limits)
         self.mail.watch(node.site)
         return node
 

@@ -168,7 +168,7 @@ def test_rows_are_exact_over_new_files_a_dead_jvm_and_a_killed_daemon(tmp_path: 
         first.kill()
 
         # Nobody reads it now. What comes waits, and a daemon that is killed leaves it to the next one.
-        narrows("drop", "--config", config, "beta-1").ok()
+        narrows("drop", "--config", config, daemons.query_id("beta")).ok()
         for name in (5, 6):
             put(tmp_path / "in", str(name), files[name])
         folder = StateFolder(tmp_path / "state" / "alpha" / "orders")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from node.core.effects import QueryState
 from node.core.engine import SiteEngine
-from node.core.links.link import LinkState
+from node.core.links.link_states import LinkState
 from node.core.streams.ticks import TICK_MIN
 from node.io.reports.engine_report import EngineReport
 from node.io.reports.trends import Lag, Rates, Since

@@ -102,7 +102,7 @@ def test_in_spark_every_error_of_a_daemon_says_whose_it_is() -> None:
         SinkClient.at("127.0.0.1:1") as client,
         pytest.raises(SinkError, match=r"^narrows: a running daemon is required at 127\.0\.0\.1:1; nobody answers"),
     ):
-        client.extent("cam-1")
+        client.extent("cam-1-1")
 
 
 def test_a_daemon_that_gives_fewer_rows_than_it_should_is_not_believed(
@@ -112,7 +112,7 @@ def test_a_daemon_that_gives_fewer_rows_than_it_should_is_not_believed(
     try:
         site.store(0, 5)
         monkeypatch.setattr(site.query.spool, "pieces", lambda *_: [])
-        with pytest.raises(MissingRowsError, match="query cam-1: required 4 rows from row 1 on; got 0"):
-            list(site.client.rows("cam-1", site.query.run, 1, 5, NAMES))
+        with pytest.raises(MissingRowsError, match="query cam-1-1: required 4 rows from row 1 on; got 0"):
+            list(site.client.rows("cam-1-1", site.query.run, 1, 5, NAMES))
     finally:
         site.close()

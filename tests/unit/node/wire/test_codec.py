@@ -27,7 +27,7 @@ u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 s64 = st.integers(-(2**63), 2**63 - 1)
 numbers = st.lists(s64, max_size=6).map(tuple) | st.lists(s64, min_size=30, max_size=40).map(tuple)
 frames: st.SearchStrategy[Frame] = st.one_of(
-    st.builds(Hello, u32, texts, u64, texts, texts, u64, u64, u64, st.binary(max_size=50)),
+    st.builds(Hello, u32, texts, u64, texts, texts, u64, u64, u64, u64, st.binary(max_size=50)),
     st.builds(Part, u64, st.sampled_from(Kind), st.booleans(), st.binary(max_size=50), u64, numbers),
     st.builds(Ack, u64),
     st.builds(Ping, s64),

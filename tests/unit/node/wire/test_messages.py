@@ -75,7 +75,7 @@ data = st.binary(max_size=50)
 times = st.integers(-(2**62), 2**62)
 durations = st.integers(0, 2**62)
 frames = st.one_of(
-    st.builds(Hello, u32, texts, u64, texts, texts, u64, u64, u64, data),
+    st.builds(Hello, u32, texts, u64, texts, texts, u64, u64, u64, u64, data),
     st.builds(Ping, s64),
     st.builds(Pong, s64),
     st.builds(Refuse, texts),

@@ -17,8 +17,8 @@ from node.codec import Shipment
 from node.core.effects import QueryState, StoreRows
 from node.core.events import DropRequested
 from node.core.limits import Limits
-from node.core.links.link import LinkState
 from node.core.links.link_frames import Kind
+from node.core.links.link_states import LinkState
 from node.core.status import CopyRole
 from node.core.streams.stream import LocalStream
 from node.core.streams.ticks import Span
