@@ -10,7 +10,6 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -38,6 +37,7 @@ from node.stack import (
     greeting_of,
 )
 from node.wire import encode_about
+from tests.examples import examples
 
 MIB = 1 << 20
 LIMITS = Limits(
@@ -332,5 +332,5 @@ class Histories(RuleBasedStateMachine):
             self.time_passes(60_000)
 
 
-Histories.TestCase.settings = settings(derandomize=True, deadline=None, max_examples=150, stateful_step_count=60)
+Histories.TestCase.settings = examples(150, stateful_step_count=60)
 TestAnyHistory = Histories.TestCase
