@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -113,6 +113,27 @@ def test_what_happened_before_the_runner_runs_is_not_lost(tmp_path: Path) -> Non
         made.files.stop()
 
     asyncio.run(test())
+
+
+def test_a_life_is_told_as_written_down_only_if_it_was(tmp_path: Path) -> None:
+    """A link is not up with a peer before; if the disk is full the peer comes again, and then it is tried again."""
+    written: list[tuple[str, int]] = []
+
+    def remember(peer: str, life: int) -> None:
+        if life == 1:
+            raise OSError(28, "No space left on device")
+        written.append((peer, life))
+
+    async def test(made: Driven) -> None:
+        nobody = cast("Any", None)
+        made.runner.connect(nobody, nobody, nobody, {}, remember)
+        made.stack.answers = [[RememberLife("ash", 1), RememberLife("bow", 2)]]
+        made.runner.put([DropRequested("wakes it")])
+        await until(lambda: made.stack.heard(LifeRemembered))
+        assert made.stack.heard(LifeRemembered) == [[LifeRemembered("bow", 2)]]
+        assert written == [("bow", 2)]
+
+    drive(tmp_path, test)
 
 
 def test_the_time_is_told_often_while_a_query_runs_and_seldom_while_none_does(tmp_path: Path) -> None:
