@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from node.core.encoding.ints import decode_ints
@@ -17,6 +17,7 @@ from node.core.encoding.room import SENT_BYTES_MAX, Room
 from node.core.encoding.rows import ROWS_MAX, VALUES_MAX, RowsReader, TooManyRowsError, decode_rows, encode_rows
 from node.core.encoding.varint import encode_varint, zigzag
 from node.core.errors import PeerProtocolError
+from tests.examples import examples
 from tests.unit.node.core.encoding.test_rows import VALUES, batches
 
 MANY = encode_varint(ROWS_MAX)
@@ -133,7 +134,7 @@ def test_what_the_other_end_would_not_take_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in VALUES if not is_view(kind)], ids=str)
-@settings(derandomize=True, deadline=None, max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_nothing_is_charged_that_the_sender_does_not_count(kind: pa.DataType, data: st.DataObject) -> None:
     """Or an honest site would be blamed. Arrow's own format has some bytes for each column beside its values."""
@@ -169,7 +170,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@examples(150)
 @given(
     count=COUNTS,
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=9),
@@ -193,7 +194,7 @@ def test_whatever_comes_takes_no_more_than_a_message_may(
         tracemalloc.stop()
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@examples(150)
 @given(count_max=st.integers(0, 2**20), count=COUNTS, noise=PIECES | st.binary(max_size=30))
 def test_numbers_take_no_more_than_was_allowed(count_max: int, count: int, noise: bytes) -> None:
     tracemalloc.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.config import SourceFormat, StreamConfig
@@ -17,6 +17,7 @@ from node.io.sources.readers import SourceError
 from node.io.sources.recordings import open_source
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
+from tests.examples import examples
 
 SCHEMA = pa.schema([("ts", pa.int64())])
 HOUR = 3_600_000
@@ -136,7 +137,7 @@ def told(times: list[int], cuts: list[int]) -> str:
     return ""
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@examples(200)
 @given(
     times=st.lists(st.integers(0, 400) | st.just(BEFORE_ALL), min_size=1, max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=5),
