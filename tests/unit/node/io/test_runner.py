@@ -21,7 +21,7 @@ from node.io.results.issued_queries import IssuedQuery, Queries
 from node.io.runner import RESTING_S, TIMER_S, Runner
 from node.io.sources.late_files import LateFiles
 from node.io.threads.file_thread import FileThread
-from node.stack import Input, Output, Stack, TimePassed
+from node.stack import Input, LifeRemembered, Output, RememberLife, Stack, TimePassed
 from tests.unit.sites import Cluster
 
 PATIENCE_S = 30.0
