@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from node.core.links.lives import next_life
 from node.core.queries.query_id import home_of, new_query_id
+from tests.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -45,5 +46,6 @@ def test_the_name_of_a_query_is_short_and_says_its_home() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "a-1", "a-1-1"]), st.integers(1, 1 << 40), st.integers(1, 99))))
+@examples()
 def test_no_two_queries_have_one_name(made: list[tuple[str, int, int]]) -> None:
     assert len({new_query_id(*one) for one in made}) == len(set(made))
