@@ -19,10 +19,11 @@ import pytest
 
 from node.config import ConfigError, SourceFormat, SparkSource, StreamConfig, Watermark
 from node.core.events import RowsArrived
+from node.core.streams.position import Position
 from spark_jobs.process import SparkProcess, SparkSettings
 from spark_jobs.source.reading import WAITING_BATCHES_MAX
 from spark_jobs.source.spark_stream import SparkStream, open_streams
-from spark_jobs.source.state import Position, StateFolder
+from spark_jobs.source.state import StateFolder
 from tests.e2e.harness import (
     Background,
     Daemons,
@@ -183,7 +184,7 @@ def test_rows_are_exact_over_new_files_a_dead_jvm_and_a_killed_daemon(tmp_path: 
         second = Background(*query, join.text, name="second", folder=tmp_path)
         same_as_oracle(second, join)
         second.kill()
-        assert folder.handed == Position(8)
+        assert folder.handed == Position(8, 0)
 
 
 # -- Spark alone -------------------------------------------------------------------------------

@@ -115,6 +115,11 @@ class ReplaySource:
         self._check_call(rows_max)
         return self._cut(min(rows_max, self._page.due_by(until_ts) if self._page is not None else 0))
 
+    def skip(self, rows: int) -> None:
+        """Pass over the next rows, as far as there are so many."""
+        while rows > 0 and (chunk := self.read(rows)).rows.num_rows:
+            rows -= chunk.rows.num_rows
+
     def close(self) -> None:
         """Release the file; chunks that were read stay valid."""
         if not self._closed:
@@ -175,16 +180,18 @@ class ReplaySource:
         return first if first is not None else _scan_first_ts(self._stream, self.info)
 
 
-def open_source(stream: StreamConfig) -> ReplaySource:
-    """Open a stream's file for replay; SourceError when it is not what the configuration says."""
+def open_source(stream: StreamConfig, skip: int = 0) -> ReplaySource:
+    """Open a stream's file for replay after ``skip`` rows; SourceError when it is not what the configuration says."""
     check_file(stream)
     with arrow_errors(stream):
-        reader = open_reader(stream)
+        reader = open_reader(stream, skip)
     try:
         with arrow_errors(stream):
             _check_names(stream, reader.schema)
             head = _next_filled(reader.batches)
-            return ReplaySource(stream, reader, _stream_info(stream, reader.schema, empty=head is None), head)
+            source = ReplaySource(stream, reader, _stream_info(stream, reader.schema, empty=head is None), head)
+        source.skip(skip - reader.skipped)
+        return source
     except BaseException:
         reader.close()
         raise
