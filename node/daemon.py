@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from node.config import SPARK, ClusterConfig, SiteConfig, StreamConfig
 from node.core.engine import SiteEngine
 from node.core.limits import Limits
-from node.core.streams.position import SourcePlace
+from node.core.streams.position import Position, SourcePlace
 from node.core.streams.stream import LocalStream
 from node.engine.native import NativeEngine
 from node.instance import INSTANCE_VARIABLE
@@ -214,9 +214,8 @@ def _local(config: StreamConfig, source: Source, tau_ms: int, kept: SiteFolder |
         return local
     logged = kept.extents.get(config.name)
     late.begin(config.name, check_definition(config, local.info, tau_ms, kept.records, logged))
-    if logged is not None and logged.place is not None:
-        logged = replace(logged, aside=late.aside_after(config.name, logged.place.read_to))
-    return replace(local, logged=logged)
+    read_to = Position(0, 0) if logged is None or logged.place is None else logged.place.read_to
+    return replace(local, logged=logged, aside=late.aside_after(config.name, read_to))
 
 
 def _storage(

@@ -77,8 +77,15 @@ class _Open:
 class Sealer:
     """Collects the rows of one stream and seals them tick by tick."""
 
-    def __init__(self, schema: pa.Schema, tau: int, lateness: int, logged: LogExtent | None = None) -> None:
-        """``logged``: what an earlier life sealed, after which this one goes on."""
+    def __init__(
+        self,
+        schema: pa.Schema,
+        tau: int,
+        lateness: int,
+        logged: LogExtent | None = None,
+        aside: frozenset[Position] = frozenset(),
+    ) -> None:
+        """``logged``: what earlier lives sealed, after which this one goes on; ``aside``: what they set aside since."""
         self._schema = schema
         self._tau = tau
         self._lateness = lateness
@@ -91,7 +98,7 @@ class Sealer:
         #: What comes next, and up to where an earlier life had read: before, what is sealed is passed over.
         self._next = None if place is None else place.resume
         self._read_before = None if place is None else place.read_to
-        self._aside_before = frozenset[Position]() if logged is None else logged.aside
+        self._aside_before = aside
 
     @property
     def open_rows(self) -> int:

@@ -40,8 +40,9 @@ class LocalStream:
     first_ts: int | None = None
     #: How much of its past is kept for queries that come later.
     retain_ms: int = 0
-    #: What its log has of an earlier life.
+    #: What its log has of earlier lives; and rows that were read after that and set aside, which stay so.
     logged: LogExtent | None = None
+    aside: frozenset[Position] = frozenset()
 
 
 class Follower(Protocol):
@@ -68,7 +69,7 @@ class StreamState:
         unit = local.info.unit
         self.info = local.info
         self.tau = tau_ms * unit
-        self.sealer = Sealer(local.info.schema, self.tau, local.lateness_ms * unit, local.logged)
+        self.sealer = Sealer(local.info.schema, self.tau, local.lateness_ms * unit, local.logged, local.aside)
         self.followers: list[tuple[str, Follower]] = []
         self.reading = False
         self.ended = False

@@ -34,31 +34,33 @@ def check_definition(
     """
     now = _definition(config, info, tau_ms)
     kept = records.all(STREAM).get(config.name)
-    if logged is None or kept is None:
-        begun = str(records.life)
-        if config.spark is None:
-            now |= {"digest": _digest(config.path)}
-        records.commit([Put(STREAM, config.name, json.dumps(now | {"begun": begun}).encode())])
-        return begun
-    before: dict[str, Any] = json.loads(kept)
-    for key, name in (("tau_ms", "tau_ms"), ("ts", "ts"), ("unit", "unit"), ("columns", "columns"), ("size", "path")):
-        if before.get(key) != now.get(key):
-            got = f"{now.get(key)} instead of {before.get(key)}" if key != "size" else _changed(config.path)
-            raise source_error(config, name, _required(config), f"{got} ({_ANEW})")
-    if before.get("mtime_ns") != now.get("mtime_ns") and before["digest"] != _digest(config.path):
-        raise source_error(config, "path", _required(config), f"{_changed(config.path)} ({_ANEW})")
-    return str(before["begun"])
+    if kept is not None:
+        before: dict[str, Any] = json.loads(kept)
+        changed = _difference(config, before, now)
+        if changed is None:
+            return str(before["begun"])
+        if logged is not None:
+            key, got = changed
+            raise source_error(config, key, f"what stream {config.name} was when its log was begun", f"{got} ({_ANEW})")
+    begun = str(records.life)
+    if config.spark is None:
+        now |= {"digest": _digest(config.path)}
+    records.commit([Put(STREAM, config.name, json.dumps(now | {"begun": begun}).encode())])
+    return begun
 
 
 _ANEW = "put it back, or begin anew with narrows node --fresh"
 
 
-def _required(config: StreamConfig) -> str:
-    return f"what stream {config.name} was when its log was begun"
-
-
-def _changed(path: Path) -> str:
-    return f"another file: {path} changed since"
+def _difference(config: StreamConfig, before: dict[str, Any], now: dict[str, Any]) -> tuple[str, str] | None:
+    """Which key of the configuration means something else than before, and what."""
+    for key in ("tau_ms", "ts", "unit", "columns"):
+        if before.get(key) != now.get(key):
+            return key, f"{now.get(key)} instead of {before.get(key)}"
+    touched = before.get("mtime_ns") != now.get("mtime_ns")
+    if before.get("size") != now.get("size") or (touched and before.get("digest") != _digest(config.path)):
+        return "path", f"another file: {config.path} changed since"
+    return None
 
 
 def _definition(config: StreamConfig, info: StreamInfo, tau_ms: int) -> dict[str, Any]:
