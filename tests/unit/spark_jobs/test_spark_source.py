@@ -224,3 +224,52 @@ def test_a_lock_is_held_once(tmp_path: Path) -> None:
     assert not second.take()
     first.release()
     assert second.take()
+
+
+# -- with a log -------------------------------------------------------------------------------
+
+
+def test_with_a_log_nothing_is_handed_over_before_it_is_durable(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "state")
+    for number in range(3):
+        arrive(tmp_path, number, 3 * number, 3)
+    stream = opened(tmp_path, place=Position(0, 0))
+    answers = [read(stream) for _ in range(3)]
+    assert [(one.start, one.end) for one in answers] == [
+        (Position(0, 0), Position(1, 0)),
+        (Position(1, 0), Position(2, 0)),
+        (Position(2, 0), Position(3, 0)),
+    ]
+    assert folder.handed == Position(0, 0)
+    assert folder.waiting() == [0, 1, 2]
+    assert folder.taken == Position(3, 0), "Spark goes on meanwhile"
+    assert numbers(read(stream)) == []
+    stream.logged(Position(1, 2))
+    assert folder.handed == Position(1, 2)
+    assert folder.waiting() == [1, 2]
+    stream.close()
+    # Killed here: what is not in the log comes again, from the row that the log names.
+    again = opened(tmp_path, place=Position(1, 2))
+    assert folder.taken == Position(1, 2)
+    assert again.local.first_ts == 3
+    assert numbers(read(again)) + numbers(read(again)) == [5, 6, 7, 8]
+    again.logged(Position(3, 0))
+    assert folder.waiting() == []
+
+
+def test_the_log_decides_though_what_was_handed_over_was_noted_less_far(tmp_path: Path) -> None:
+    """Killed between the log's sync and the note."""
+    arrive(tmp_path, 0, 0, 3)
+    arrive(tmp_path, 1, 3, 3)
+    stream = opened(tmp_path, place=Position(1, 1))
+    assert StateFolder(tmp_path / "state").waiting() == [1]
+    assert numbers(read(stream)) == [4, 5]
+
+
+def test_spark_may_run_ahead_of_what_is_read_not_of_what_is_handed_over(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "state")
+    folder.batches.mkdir(parents=True)
+    folder.hand(Position(2, 0))
+    assert folder.taken == Position(2, 0)
+    folder.take(Position(7, 3))
+    assert (folder.handed, folder.taken) == (Position(2, 0), Position(7, 3))
