@@ -40,6 +40,7 @@ from node.io.spark_site import SparkMaker, SparkSite
 from node.io.threads.engine_thread import EngineThread
 from node.io.threads.file_thread import FileThread
 from node.io.threads.memory_storage import MemoryStorage
+from node.io.threads.shared_records import SharedRecords
 from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
 from node.stack import Stack
@@ -131,10 +132,11 @@ async def _live(
     here = config.site(site)
     # Before Spark, which writes beside the logs.
     kept = _kept(config, here, options.fresh, closing) if options.logged else None
+    records = None if kept is None else SharedRecords(kept.records)
     sources: dict[str, Source] = {}
     for stream in here.streams:
         if stream.spark is None:
-            records, logged = (None, None) if kept is None else (kept.records, kept.extents.get(stream.name))
+            logged = None if kept is None else kept.extents.get(stream.name)
             sources[stream.name] = replay = Replay(stream, config.tau_ms, options.speed, records, logged)
             closing.callback(replay.close)
     spark = around.spark(here, folder) if here.needs_spark else None
@@ -165,7 +167,7 @@ async def _live(
     engine = await _engine(here, spark, stopping)
     engine_thread = EngineThread(engine, runner.put_from_thread)
     closing.callback(engine_thread.stop)
-    storage = _storage(kept, here, runner, late, sources)
+    storage = _storage(kept, records, here, runner, late, sources)
     closing.callback(storage.stop)
     runner.connect(transport, engine_thread, storage, sources)
     desk = PlanDesk(runner, config)
@@ -219,15 +221,20 @@ def _local(config: StreamConfig, source: Source, tau_ms: int, kept: SiteFolder |
 
 
 def _storage(
-    kept: SiteFolder | None, here: SiteConfig, runner: Runner, late: LateFiles, sources: Mapping[str, Source]
+    kept: SiteFolder | None,
+    records: SharedRecords | None,
+    here: SiteConfig,
+    runner: Runner,
+    late: LateFiles,
+    sources: Mapping[str, Source],
 ) -> StorageThread | MemoryStorage:
-    if kept is None:
+    if kept is None or records is None:
         return MemoryStorage([stream.name for stream in here.streams], runner.put_from_thread)
 
     def logged(stream: str, place: SourcePlace) -> None:
         sources[stream].logged(place.resume)
 
-    return StorageThread(kept.logs, kept.records, late, kept.headroom, runner, logged)
+    return StorageThread(kept.logs, records, late, kept.headroom, runner, logged)
 
 
 async def _unless_stopped(stopping: asyncio.Event, spark: SparkSite, work: Callable[[], T]) -> T:
