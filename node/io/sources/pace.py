@@ -8,12 +8,16 @@ event time goes on from where the stream was.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from dataclasses import dataclass
 
 from node.core.records import Put
+from node.storage.errors import NoRoomError
 from node.storage.site_records import Records
 from planner.model.time_unit import TimeUnit
+
+log = logging.getLogger(__name__)
 
 #: The kind of record in which it is kept.
 PACE = "pace"
@@ -33,10 +37,13 @@ class Pace:
 
 
 def begin_pace(stream: str, speed: float, origin_ms: int, records: Records | None) -> Pace:
-    """From now on; kept, if anything is."""
+    """From now on; kept, if anything is. On a full disk it is not: rows do not depend on it."""
     if records is not None:
         kept = {"origin_ms": origin_ms, "began": time.time(), "speed": speed}
-        records.commit([Put(PACE, stream, json.dumps(kept).encode())])
+        try:
+            records.commit([Put(PACE, stream, json.dumps(kept).encode())])
+        except NoRoomError as error:
+            log.warning("stream %s: after a restart its clock will begin anew: %s", stream, error)
     return Pace(origin_ms, time.monotonic(), speed)
 
 

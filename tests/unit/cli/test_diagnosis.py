@@ -177,10 +177,9 @@ def test_streams_that_are_paused_say_for_whom_and_failed_ones_why() -> None:
 
 
 def test_streams_that_wait_for_room_on_the_disk_say_so_at_once() -> None:
-    paused = stream("orders", "paused", reason="the disk is full: no room for the log")
+    paused = stream("orders", "paused", reason="the disk is full: no room")
     assert said(alpha=alpha(streams=[paused])) == [
-        "stream orders at alpha is not read on: the disk is full: no room for the log; make room, and it goes on by "
-        "itself"
+        "stream orders at alpha is not read on: the disk is full: no room; make room, and it goes on by itself"
     ]
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import errno
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.core.errors import LocalProtocolError
+from node.core.streams.position import Position, SourcePlace
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.storage.disk_log import DiskLog, Recovered
-from node.storage.errors import StorageError
+from node.storage.errors import NoRoomError, StorageError
 from node.storage.folder import Folder
 from node.storage.memory_log import MemoryLog
 from node.storage.record import encode_record
@@ -465,3 +470,95 @@ def test_a_crash_while_a_log_begins_anew_leaves_one_that_can_be_recovered() -> N
             again.recover()
             again.begin()
         assert disk.names() == []
+
+
+# -- any order of operations --------------------------------------------------------------------
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Batches are appended, committed, trimmed and read; the disk is full, the power goes, the log is opened again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = simulated(5)
+        self.log = DiskLog(self.disk, 600)
+        self.log.recover()
+        #: What was committed; what a crash may have kept beyond that; what may be forgotten.
+        self.durable: list[Batch] = []
+        self.maybe: list[Batch] = []
+        self.trimmed = TICK_MIN
+
+    def _next(self, rows: int) -> Batch:
+        made = [*self.durable, *self.maybe]
+        if not made:
+            tick, end, number = TICK_MIN, 0, 0
+        else:
+            tick, end, number = made[-1].span.end, made[-1].span.end + 1, made[-1].first + made[-1].rows.num_rows
+        place = SourcePlace(Position(0, number), Position(0, number + rows))
+        return replace(batch(tick, end, rows, number), newest=number, place=place)
+
+    @rule(rows=st.lists(st.integers(0, 6), min_size=1, max_size=4), room=st.none() | st.integers(0, 1_500))
+    def commit(self, rows: list[int], room: int | None) -> None:
+        for count in rows:
+            self.maybe.append(self._next(count))
+            self.log.append(self.maybe[-1])
+        self.disk.room = room
+        try:
+            self.log.commit()
+        except NoRoomError:
+            assert room is not None
+        self._told()
+        self.maybe.clear()
+        self.disk.room = None
+
+    def _told(self) -> None:
+        self.durable += [one for one in self.maybe if one.span.end <= self.log.frontier]
+
+    @rule(rows=st.integers(0, 6), operations=st.integers(0, 12))
+    def lose_power(self, rows: int, operations: int) -> None:
+        self.disk.operations_left = operations
+        try:
+            for _ in range(3):
+                self.maybe.append(self._next(rows))
+                self.log.append(self.maybe[-1])
+                self.log.commit()
+                self._told()
+                self.maybe.clear()
+        except PowerLostError:
+            pass
+        self.disk.crash()
+        self.reopen()
+
+    @rule()
+    def reopen(self) -> None:
+        self.log = DiskLog(self.disk, 600)
+        extent = self.log.recover().extent
+        # A batch that was written and not confirmed may be there or not.
+        self._told()
+        self.maybe.clear()
+        assert (extent is None) == (not self.durable)
+        if extent is not None:
+            last = self.durable[-1]
+            assert (extent.end, extent.next_tuple) == (last.span.end, last.first + last.rows.num_rows)
+            assert (extent.newest_ts, extent.place) == (last.newest, last.place)
+            assert extent.begin <= max(self.trimmed, self.durable[0].span.first)
+            kept = [one for one in self.durable if one.span.first >= extent.begin]
+            assert [(one.first, one.end, one.rows) for one in extent.batches] == [
+                (one.span.first, one.span.end, one.rows.num_rows) for one in kept
+            ]
+
+    @rule(back=st.integers(0, 5))
+    def trim(self, back: int) -> None:
+        if self.durable:
+            self.trimmed = max(self.trimmed, self.durable[-1].span.end - back)
+            self.log.trim(self.trimmed)
+
+    @invariant()
+    def what_was_confirmed_is_there(self) -> None:
+        assert self.log.frontier == (self.durable[-1].span.end if self.durable else TICK_MIN)
+        wanted = [one for one in self.durable if one.span.end > self.trimmed]
+        assert same(read_all(self.log, wanted[0].span.first) if wanted else [], wanted)
+
+
+AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None, derandomize=True)
+TestAnyOrder = AnyOrder.TestCase

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,8 @@ from node.core.streams.sealer import Sealer
 from node.core.streams.stream import LocalStream, StreamState
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.storage.disk_log import DiskLog
+from node.storage.errors import NoRoomError
+from node.storage.segment import encode_segment_head
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
 from tests.sim.disk import PowerLostError, SimulatedDisk
@@ -218,13 +221,11 @@ def test_a_log_whose_newest_segment_is_empty_still_says_where_to_go_on() -> None
         state.arrived(chunk, chunk.column("ts"), start, end)
         assert end is not None
         chunk, start, end, _ = source.read(end) or (None, None, None, None)
-    disk.operations_left = 4  # a new segment has its head and its name, and no batch
-    try:
-        log.append(batch)
+    disk.room = len(encode_segment_head(SCHEMA)) + 1  # a new segment gets its head and its name, and no batch
+    log.append(batch)
+    with pytest.raises(NoRoomError):
         log.commit()
-    except PowerLostError:
-        pass
-    disk.operations_left = None
+    disk.room = None
     log.trim(TICK_END)
     again = DiskLog(disk, 1).recover().extent
     assert again is not None
