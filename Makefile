@@ -7,7 +7,7 @@ SECONDS ?= 600
 SEED ?= 1
 STAMP := $(VENV)/.setup-done
 
-.PHONY: setup demo check test lint sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
+.PHONY: setup demo check test lint toxiproxy sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
 
 help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
@@ -50,8 +50,12 @@ check: lint
 	$(BIN)/python -m pytest -n 2 tests/tidy tests/unit/planner tests/unit/node/core tests/unit/node/engine
 	$(BIN)/python -m tests.sim --seeds 40
 
+# The emulated network's server: built before the tests, or the first of them would wait minutes for it.
+toxiproxy: setup
+	@$(BIN)/python -c 'from netsim.binary import server_path; server_path()'
+
 # Four at a time, on two cores, because many wait; whole files, because tests of one file share a Spark.
-test: lint
+test: lint toxiproxy
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 sim: setup

@@ -362,7 +362,7 @@ def test_a_site_that_is_not_there_is_named_by_status_queries_and_query(tmp_path:
     with Daemons(config).start("alpha") as daemons:
         status = narrows("status", "--config", config).ok()
         assert "running" in status.out
-        assert "beta requires a running daemon" in status.out
+        assert "site beta does not answer (requires a running daemon" in status.out
         assert "beta" in narrows("queries", "--config", config).ok().err
         narrows(*query(config, join)).failed(1, "site beta cannot be reached")
         daemons.nodes["alpha"].signal(signal.SIGTERM)

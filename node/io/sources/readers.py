@@ -1,7 +1,7 @@
 """Files of rows, opened: Parquet, CSV and JSON lines give batches; whatever is wrong with one names file and key.
 
 Memory does not grow with the file. Parquet is read in batches of about 8 MiB. Arrow's text readers read up to 32
-blocks ahead, with no option to change it: at 8 MiB each, an open text file of that size holds about 300 MiB
+blocks ahead, with no option to change it: at 8 MiB each, an open text file of that size holds up to 400 MiB
 (measured with Arrow 26). Smaller blocks hold less, but then types are guessed from less and long lines
 do not fit. Streams that share a small machine should be Parquet.
 

@@ -22,7 +22,7 @@ LISTED = "init, run, explain, node, status, top, query, follow, queries, walks, 
 TYPED = [
     # Commands and options.
     ((), 2, ("a command is required; got none", "Usage: narrows COMMAND")),
-    (("statsu",), 2, (f"required one of {LISTED} (did you mean status?); got 'statsu'",)),
+    (("statsu",), 2, (f"narrows: command: required one of {LISTED} (did you mean status?); got 'statsu'",)),
     (("help", "statsu"), 2, ("narrows help: COMMAND: required one of", "(did you mean status?)")),
     (("status", "--confg", "x.toml"), 2, ("narrows status: unknown: --confg (did you mean --config?)",)),
     (("status", "--conf", "x.toml"), 2, ("narrows status: unknown: --conf (did you mean --config?)",)),

@@ -48,7 +48,7 @@ def imported(
     folder: Path, *arguments: str, code: int = 0, variables: Mapping[str, str] = MappingProxyType({})
 ) -> set[str]:
     """Modules, by the full names, that a command in a folder with a cluster.toml has imported."""
-    (folder / "cluster.toml").write_text(TEMPLATE.format(name="cluster.toml", engine="native").replace(":770", ":1"))
+    (folder / "cluster.toml").write_text(TEMPLATE.format(where="", engine="native").replace(":770", ":1"))
     command = [sys.executable, "-c", _TOLD, *arguments]
     done = subprocess.run(
         command,

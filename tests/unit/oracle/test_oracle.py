@@ -192,7 +192,7 @@ windows = st.tuples(st.just("range"), st.integers(0, 6).map(lambda ms: ms * 1_00
 
 
 def by_definition(streams: list[OracleStream], edges: list[Edge]) -> list[tuple[int, ...]]:
-    """DESIGN section 2 word for word: all combinations, all conditions, nothing else."""
+    """What docs/sql.md calls a result, word for word: all combinations, all conditions, nothing else."""
     bags = [
         [((row["t"], place, row["n"]), row) for row in own.table.to_pylist() if row["t"] is not None]
         for place, own in enumerate(streams)

@@ -298,7 +298,7 @@ def test_a_table_keeps_what_the_slowest_of_the_other_heads_can_see() -> None:
 
 
 def test_ties_belong_to_the_head_that_stands_later_in_the_query() -> None:
-    # DESIGN section 2: at equal times the stream named first is before; so only b's walk sees ties.
+    # What a result is, docs/sql.md: at equal times the stream named first is before; so only b's walk sees ties.
     steps = shape_of(Cluster().plan("cam")).steps
     assert {head: step.include_ties for head, (step,) in steps.items()} == {"a": False, "b": True}
 
