@@ -186,9 +186,9 @@ class Sealer:
     def _place(self) -> SourcePlace | None:
         if self._next is None:
             return None
-        read_to = self._next if self._read_before is None else max(self._next, self._read_before)
         found = [part.positions for part in self._open if part.positions is not None]
-        return SourcePlace(min(map(oldest, found), default=read_to), read_to)
+        # As nothing is sealed before all is read again, what was read never falls.
+        return SourcePlace(min(map(oldest, found), default=self._next), self._next)
 
     def _frontier_at(self, watermark: int | None, ended: bool) -> int:
         if ended:

@@ -28,9 +28,7 @@ MUTANTS = (
     bug("what was sealed before a restart is sealed again", "Sealer._pass_over", value("frontier", "TICK_MIN")),
     bug("what was set aside is set aside again", "Sealer._pass_over", condition("_aside_before", "False", at=1)),
     bug("the clock does not wait for what was read before", "Sealer.seal", without("_is_behind", at=0)),
-    bug("what was read before a restart is forgotten at the next", "Sealer._place", assigned("read_to", "self._next")),
-    bug("open rows are not read again", "Sealer._place", argument("SourcePlace", 0, "read_to")),
+    bug("open rows are not read again", "Sealer._place", argument("SourcePlace", 0, "self._next")),
     bug("tuples get their numbers again", "Sealer.__init__", assigned("_sealed_rows", "0")),
-    bug("after a restart nothing is late", "Sealer.__init__", assigned("_newest", "None")),
     bug("what the log has is forgotten", "StreamState._go_on", drop("extend")),
 )
