@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,3 +159,36 @@ def test_a_recording_that_changed_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text(text)
     said = narrows("node", "--config", tmp_path / "other.toml", "--site", "alpha")
     said.failed(1, "required the state of site alpha of cluster other; got that of site alpha of cluster e2e")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 48 MiB."""
+    place = tmp_path / "state"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_on_a_full_disk_the_site_pauses_says_so_and_goes_on_by_itself(tmp_path: Path, small_disk: Path) -> None:
+    left, right = stream("orders", "alpha", 900, 25, 300, 1), stream("payments", "beta", 900, 25, 300, 2)
+    join = Join(left, right)
+    config = write_cluster(tmp_path, join.streams)
+    out, ballast = tmp_path / "rows.parquet", small_disk / "ballast"
+    with Daemons(config).start(*SITES).linked() as daemons:
+        with suppress(OSError), ballast.open("ab", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        command = Background(*query(config, join, "--out", out), name="query", folder=tmp_path)
+        eventually("status says so", lambda: "the disk is full" in narrows("status", "--config", config).ok().out)
+        assert command.process.poll() is None
+        ballast.unlink()
+        command.end().ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+        said = "".join(node.err for node in daemons.nodes.values())
+        assert "the disk is full: the site pauses until there is room" in said
+        assert "there is room on the disk again: the site goes on" in said
