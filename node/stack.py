@@ -162,6 +162,7 @@ class Stack:
         me = Identity(cluster, tau_ms, site, life, about)
         seen, remembers = seen_lives or {}, seen_lives is not None
         self.site = Site(site, tau_ms, streams, limits)
+        self.life = life
         self.tau_ms = tau_ms
         self.limits = limits
         self.links = {

@@ -315,6 +315,9 @@ def _unread(cluster: _Cluster) -> Iterator[str]:
 
 def _paused_streams(cluster: _Cluster) -> Iterator[str]:
     for site, stream in cluster.streams:
+        if stream.state != "failed" and stream.reason:
+            yield f"stream {stream.name} at {site} is not read on: {stream.reason}; make room, and it goes on by itself"
+            continue
         if stream.state != "paused" or min(stream.state_seconds, stream.still_seconds) < PAUSED_S:
             continue
         by = _listed(stream.full_queries)

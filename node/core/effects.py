@@ -10,6 +10,8 @@ import pyarrow as pa
 from node.core.engine import Op
 from node.core.links.causes import Cause
 from node.core.links.messages import LinkSeen, Message
+from node.core.records import RecordChange
+from node.core.streams.position import Positions
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
@@ -137,6 +139,15 @@ class SetAside:
     stream: str
     rows: pa.RecordBatch
     reason: str
+    #: Where they were in the source, if it can say.
+    positions: Positions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRecords:
+    """Make these changes durable, all or none. Nothing that comes after it is done before they are."""
+
+    changes: tuple[RecordChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +187,7 @@ Effect = (
     | RunOp
     | StoreRows
     | SetAside
+    | WriteRecords
     | ReportQuery
     | NoteIgnored
 )

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from node.core.links.lives import Session
 from node.core.links.messages import Message
+from node.core.streams.position import Position
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
@@ -29,6 +30,9 @@ class RowsArrived:
     watermark: int | None
     ended: bool
     latest_ts: int | None = None
+    #: Where the first row is, if the source can say; the others follow it. And where the next one will be.
+    start: Position | None = None
+    end: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,10 +223,8 @@ class Site:
     def _on_rows_arrived(self, event: RowsArrived) -> None:
         stream = self.streams[event.stream]
         stream.reading = False
-        stream.rows_arrived += event.rows.num_rows
-        for rows, reason in stream.sealer.add(event.rows, event.ts, event.latest_ts):
-            stream.aside[reason] += rows.num_rows
-            self._outbox.do(SetAside(event.stream, rows, reason))
+        for aside in stream.arrived(event.rows, event.ts, event.start, event.end, event.latest_ts):
+            self._outbox.do(SetAside(event.stream, aside.rows, aside.reason, aside.positions))
         stream.ended = event.ended
         batch = stream.sealer.seal(event.watermark, event.ended)
         if batch is not None:

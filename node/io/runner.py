@@ -25,8 +25,10 @@ from node.core.effects import (
     SetAside,
     StoreRows,
     TrimLog,
+    WriteRecords,
 )
 from node.core.events import Event, SourceFailed, StatisticsRequested
+from node.io.barrier import Barrier
 from node.io.clock import Clock
 from node.io.results.issued_queries import Queries
 from node.io.sources.late_files import LateFiles
@@ -85,6 +87,13 @@ class Runner:
         self._measuring = ThreadPoolExecutor(1, thread_name_prefix="measure")
         self._statistics: dict[str, asyncio.Future[ReportStatistics]] = {}
         self._requests = 0
+        #: Why no source is read: the disk is full. Sources wait until it is not.
+        self.disk_trouble = ""
+        self._room = asyncio.Event()
+        self._room.set()
+        #: What keeps things over a crash, if anything does.
+        self._keeper: StorageThread | None = None
+        self._barrier = Barrier(self._perform, None)
 
     def connect(
         self,
@@ -103,6 +112,9 @@ class Runner:
         self._storage = storage
         self._sources = sources
         self._write_life = remember
+        if isinstance(storage, StorageThread):
+            self._keeper = storage
+            self._barrier = Barrier(self._perform, storage.put)
 
     def put(self, inputs: Sequence[Input]) -> None:
         """Something happened; from the event loop's thread."""
@@ -116,6 +128,36 @@ class Runner:
     def put_from_thread(self, events: Sequence[Event]) -> None:
         """Something happened; from any thread."""
         self._loop.call_soon_threadsafe(self.put, events)
+
+    def records_written_from_thread(self, count: int) -> None:
+        """So many WriteRecords more are durable."""
+        self._loop.call_soon_threadsafe(self._records_written, count)
+
+    def disk_from_thread(self, trouble: str) -> None:
+        """The disk is full, or, without text, is so no more."""
+        self._loop.call_soon_threadsafe(self._disk, trouble)
+
+    def failed_from_thread(self, error: Exception) -> None:
+        """Going on could be wrong: the daemon ends."""
+        self._loop.call_soon_threadsafe(self._end, error)
+
+    def _records_written(self, count: int) -> None:
+        try:
+            self._barrier.written(count)
+            self._store()
+        except Exception as error:
+            self._end(error)
+
+    def _disk(self, trouble: str) -> None:
+        self.disk_trouble = trouble
+        if trouble:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    def _end(self, error: BaseException) -> None:
+        if not self._over.done():
+            self._over.set_exception(error)
 
     async def statistics(self, query: JoinQuery) -> ReportStatistics:
         """What the sites know of a query's streams and of their links."""
@@ -158,7 +200,7 @@ class Runner:
         try:
             self._take_turn()
         except Exception as error:
-            self._over.set_exception(error)
+            self._end(error)
 
     def _take_turn(self) -> None:
         inputs, self._inputs = self._inputs, []
@@ -170,8 +212,7 @@ class Runner:
         began = time.thread_time()
         outputs = self.stack.handle(inputs, self.clock.now_us())
         self.core_seconds += time.thread_time() - began
-        for output in outputs:
-            self._perform(output)
+        self._barrier.put(outputs)
         self._store()
         if self._period_s > TIMER_S and self._timer is not None and not self.stack.resting:
             self._timer.cancel()
@@ -210,8 +251,8 @@ class Runner:
                 log.debug("ignored (%s) %s", output.reason, output.detail)
             case BlamePeer():
                 log.error("site %s broke the protocol: %s", output.peer, output.reason)
-            case Send():
-                raise AssertionError("the stack turns Send into frames")
+            case Send() | WriteRecords():
+                raise AssertionError("the stack turns Send into frames, the barrier keeps records")
             case _:
                 assert_never(output)
 
@@ -223,11 +264,12 @@ class Runner:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """What a source is not meant to raise is a bug: a stream that stands still would never be noticed."""
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
-            self._over.set_exception(error)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._end(error)
 
     async def _read(self, effect: ReadSource) -> None:
         source = self._sources[effect.stream]
+        await self._room.wait()
         self.put([await self._loop.run_in_executor(self._pool, source.read, effect.origin_ms)])
 
     async def _measure(self, effect: MeasureStream) -> None:
@@ -259,6 +301,11 @@ class Runner:
         self._files.put(lambda: write(effect.peer, effect.life), written)
 
     def _set_aside(self, effect: SetAside) -> None:
+        if self._keeper is not None:
+            # It writes what is set aside before the batch that was sealed with it.
+            self._keeper.put(effect)
+            return
+
         def written(error: Exception | None) -> None:
             if error is not None:
                 # Going on would lose tuples without a trace.

@@ -106,6 +106,7 @@ class Stream:
     ts: str = "ts"
     unit: Unit | None = None
     lateness_ms: int = 0
+    retain: str = ""
 
     def write(self, folder: Path) -> Path:
         path = folder / f"{self.name}.{self.form}"
@@ -120,6 +121,7 @@ class Stream:
     def config(self) -> list[str]:
         lines = [f"[site.{self.site}.stream.{self.name}]", f'path = "{self.name}.{self.form}"', f'ts = "{self.ts}"']
         lines += [f'unit = "{self.unit}"'] if self.unit else []
+        lines += [f'retain = "{self.retain}"'] if self.retain else []
         return lines + ([f'lateness = "{self.lateness_ms}ms"'] if self.lateness_ms else [])
 
 

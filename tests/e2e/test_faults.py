@@ -387,14 +387,14 @@ def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path: Path) -> N
 # -- logs -------------------------------------------------------------------------------------
 
 
-def test_a_daemon_logs_its_streams_and_the_next_one_says_what_it_left(tmp_path: Path) -> None:
+def test_a_daemon_logs_its_streams_and_the_next_one_says_where_they_go_on(tmp_path: Path) -> None:
     join = steady(1)
     config = write_cluster(tmp_path, join.streams)
     with Daemons(config).start(*SITES).linked() as daemons:
         out = tmp_path / "rows.parquet"
         narrows(*query(config, join, "--out", out)).ok()
         assert_same_rows(pq.read_table(out), join.expected())
-        assert "begins anew" not in daemons.nodes["alpha"].err
+        assert "goes on" not in daemons.nodes["alpha"].err
         logged = tmp_path / "state" / "alpha" / join.left.name / "log"
         assert sum(file.stat().st_size for file in logged.iterdir())
         # Another port, and so another daemon in all but its site.
@@ -403,7 +403,7 @@ def test_a_daemon_logs_its_streams_and_the_next_one_says_what_it_left(tmp_path: 
         said.failed(1, "a state_dir that no other daemon uses", str(daemons.nodes["alpha"].process.pid))
         daemons.nodes["alpha"].kill()
         daemons.start("alpha").linked()
-        assert f"the log of stream {join.left.name} begins anew" in daemons.nodes["alpha"].err
+        assert f"stream {join.left.name} goes on at tick end" in daemons.nodes["alpha"].err
 
 
 def test_a_run_and_a_daemon_without_a_log_write_none(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from node.core.links.messages import (
 from node.core.links.outbox import Outbox
 from node.core.queries.ended_queries import EndedQueries
 from node.core.queries.issuer import Issuer
-from node.core.queries.query_ids import may_be_of
+from node.core.queries.query_id import home_of
 from node.core.queries.run import QueryRun
 from node.core.queries.waiting import Waiting, Walk
 from node.core.status import CopyStatus, ProbeCounts, StepRows, ViewCount
@@ -138,7 +138,7 @@ class Participant:
     def _check_id(self, peer: str, query_id: str) -> None:
         """Raises NarrowsError if the id is that of another site's query."""
         run = self.runs.get(query_id)
-        if not may_be_of(query_id, peer):
+        if home_of(query_id) not in ("", peer):
             raise NarrowsError(f"site {self._site} requires ids of queries of {peer} to name it; got {query_id}")
         home = run.plan.sink if run is not None else self._site if query_id in self._issuer.homes else peer
         if home != peer:

@@ -140,15 +140,17 @@ class StatusReport:
         return reply
 
     def _stream_rows(self, now_s: float) -> list[pb.StreamStatus]:
+        # While the disk is full no source is read.
+        trouble = self._runner.disk_trouble
         return [
             pb.StreamStatus(
                 name=name,
-                state=stream.state,
+                state="paused" if trouble and stream.state == "reading" else stream.state,
                 rows=stream.rows_arrived,
                 aside=stream.rows_aside,
                 rows_per_second=self._rates.per_s(("stream", name), stream.rows_arrived, now_s),
                 frontier=stream.frontier,
-                reason=stream.failed,
+                reason=stream.failed or (f"the disk is full: {trouble}" if trouble else ""),
                 logged_rows=stream.logged_rows,
                 logged_bytes=stream.logged_bytes,
                 idle_seconds=self._since.seconds(("rows", name), stream.rows_arrived, now_s),

@@ -125,6 +125,11 @@ class ReplaySource:
             self._jumps.check()
         return self._cut(min(rows_max, due))
 
+    def skip(self, rows: int) -> None:
+        """Pass over the next rows, as far as there are so many."""
+        while rows > 0 and (chunk := self.read(rows)).rows.num_rows:
+            rows -= chunk.rows.num_rows
+
     def close(self) -> None:
         """Release the file; chunks that were read stay valid."""
         if not self._closed:
@@ -189,17 +194,19 @@ class ReplaySource:
         return first if first is not None else _scan_first_ts(self._stream, self.info)
 
 
-def open_source(stream: StreamConfig) -> ReplaySource:
-    """Open a stream's file for replay; SourceError when it is not what the configuration says."""
+def open_source(stream: StreamConfig, skip: int = 0) -> ReplaySource:
+    """Open a stream's file for replay after ``skip`` rows; SourceError when it is not what the configuration says."""
     check_file(stream)
     with arrow_errors(stream):
-        reader = open_reader(stream)
+        reader = open_reader(stream, skip)
     try:
         with arrow_errors(stream):
             _check_names(stream, reader.schema)
             head = _next_filled(reader.batches)
             info = _stream_info(stream, reader.schema, empty=head is None)
-            return ReplaySource(stream, reader, info, head, JumpWatch(stream, info))
+            source = ReplaySource(stream, reader, info, head, JumpWatch(stream, info))
+        source.skip(skip - reader.skipped)
+        return source
     except BaseException:
         reader.close()
         raise

@@ -45,8 +45,8 @@ class Feed:
     def give(self, *ts: int | None, watermark: int | None = None, ended: bool = False) -> Batch | None:
         rows = rows_of(ts, self._arrived)
         self._arrived += len(ts)
-        for aside, reason in self.sealer.add(rows, rows.column("ts")):
-            {LATE: self.late, NO_TIME: self.timeless}[reason].extend(aside.column("n").to_pylist())
+        for aside in self.sealer.add(rows, rows.column("ts")):
+            {LATE: self.late, NO_TIME: self.timeless}[aside.reason].extend(aside.rows.column("n").to_pylist())
         batch = self.sealer.seal(watermark, ended)
         if batch is not None:
             self.batches.append(batch)
@@ -363,8 +363,8 @@ def test_a_row_too_far_ahead_is_set_aside_and_makes_no_other_late() -> None:
     #                       x      x      late only after 100
     sealer = Sealer(SCHEMA, 10, 95)
     rows = rows_of([5, 100, 101, 2**60, 7])
-    aside = sealer.add(rows, rows.column("ts"), 100)
-    assert [(batch.column("n").to_pylist(), reason) for batch, reason in aside] == [([2, 3], AHEAD)]
+    aside = sealer.add(rows, rows.column("ts"), latest_ts=100)
+    assert [(part.rows.column("n").to_pylist(), part.reason) for part in aside] == [([2, 3], AHEAD)]
     batch = sealer.seal(None, False)
     assert batch is None or batch.rows.num_rows == 0, "nothing but 100 moves time"
     batch = sealer.seal(None, True)
@@ -375,6 +375,6 @@ def test_a_row_too_far_ahead_is_set_aside_and_makes_no_other_late() -> None:
 def test_only_rows_that_are_too_far_ahead_leave_the_sealer_as_it_was() -> None:
     sealer = Sealer(SCHEMA, 10, 0)
     rows = rows_of([50, 60])
-    assert [reason for _, reason in sealer.add(rows, rows.column("ts"), 49)] == [AHEAD]
+    assert [part.reason for part in sealer.add(rows, rows.column("ts"), latest_ts=49)] == [AHEAD]
     assert sealer.seal(None, False) is None
     assert sealer.open_rows == 0

@@ -55,11 +55,16 @@ class Daemon:
         self.peer = Stack("c", "bow", ["ash"], 100, 2, [], Limits())
         self.queries = Queries("ash", folder, AtOnce())
         clock = SimpleNamespace(now_us=lambda: self.now_us)
-        runner = SimpleNamespace(
-            stack=self.stack, clock=clock, core_seconds=0.0, ignored={}, aside_files={"l": Path("f")}
+        self.runner = SimpleNamespace(
+            stack=self.stack,
+            clock=clock,
+            core_seconds=0.0,
+            ignored={},
+            aside_files={"l": Path("f")},
+            disk_trouble="",
         )
         transport = SimpleNamespace(trouble={}, ledgers={"bow": LinkLedger()})
-        parts = [runner, transport, SimpleNamespace(busy_seconds=0.0), None, self.queries, EngineReport]
+        parts = [self.runner, transport, SimpleNamespace(busy_seconds=0.0), None, self.queries, EngineReport]
         self.report = StatusReport(*cast("list[Any]", parts))
 
     @property
@@ -211,6 +216,15 @@ def test_a_stream_says_why_its_tuples_took_no_part_and_where_they_are(daemon: Da
     daemon.stack.site.streams["l"].aside.update({"late": 3, "no event time": 2})
     (stream,) = daemon.report.reply(peak=1).streams
     assert (stream.aside, dict(stream.aside_by_reason), stream.aside_file) == (5, {"late": 3, "no event time": 2}, "f")
+
+
+def test_on_a_full_disk_streams_say_so(daemon: Daemon) -> None:
+    daemon.runner.disk_trouble = "state/ash required room; got No space left on device"
+    (stream,) = daemon.report.reply(peak=1).streams
+    assert (stream.state, stream.reason) == (
+        "held",
+        "the disk is full: state/ash required room; got No space left on device",
+    )
 
 
 def test_the_memory_of_a_daemon_does_not_include_that_of_who_started_it() -> None:
