@@ -80,6 +80,7 @@ class FakeRunner:
 
     core_seconds = 0.0
     ignored: Mapping[str, int] = {}
+    disk_trouble = ""
 
     def __init__(self) -> None:
         site = SimpleNamespace(

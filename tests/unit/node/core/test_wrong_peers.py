@@ -241,7 +241,14 @@ def test_an_id_that_another_site_uses_is_refused_and_disturbs_nobody() -> None:
 
 @pytest.mark.parametrize(
     ("query_id", "taken"),
-    [("ash-1", True), ("ash-12-3", True), ("bow-1", False), ("ash-west-1", False), ("cam-2-1", False), ("as-1", False)],
+    [
+        ("q1", True),
+        ("ash-12-3", True),
+        ("bow-1-1", False),
+        ("ash-west-1-1", False),
+        ("cam-2-1", False),
+        ("as-1-1", False),
+    ],
 )
 def test_an_id_names_its_home(query_id: str, taken: bool) -> None:
     cluster = Cluster()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.effects import BlamePeer, WriteRecords
 from node.core.records import Put
 from node.io.barrier import Barrier
 from node.stack import Output
+from tests.examples import examples
 
 
 def output(number: int) -> BlamePeer:
@@ -61,7 +62,7 @@ def test_without_a_disk_records_hold_nothing_back() -> None:
 
 
 @given(st.lists(st.sampled_from(["output", "record", "written"]), max_size=60))
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_order_is_kept_and_nothing_is_done_before_the_records_before_it(moves: list[str]) -> None:
     disk, asked, written = Disk(), list[Output](), 0
     for number, move in enumerate(moves):

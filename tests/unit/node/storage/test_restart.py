@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.streams.log_extent import LogExtent, LoggedBatch
@@ -25,6 +25,7 @@ from node.storage.errors import NoRoomError
 from node.storage.segment import encode_segment_head
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
+from tests.examples import examples
 from tests.sim.disk import PowerLostError, SimulatedDisk
 from tests.unit.logged import read_all
 
@@ -162,7 +163,7 @@ def test_power_lost_at_every_write_loses_no_row_and_doubles_none() -> None:
 
 
 @given(st.integers(0, 10**9), st.lists(st.integers(1, 6), min_size=1, max_size=8))
-@settings(derandomize=True, deadline=None, max_examples=120)
+@examples(120)
 def test_lives_that_end_anywhere_are_one(seed: int, lives: list[int]) -> None:
     """Without any loss of power: killed between chunks, also right after a restart, also several times in a row."""
     source = recordings(random.Random(seed))
