@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -177,6 +178,8 @@ def test_a_daemon_that_hangs_is_replaced_by_its_next_start_and_refused_when_it_c
     other = copied(config, tmp_path / "second", f":{ports['alpha']}", f":{free_port()}")
     with Daemons(config).start(*SITES).linked() as daemons, Daemons(other) as second:
         daemons.nodes["alpha"].signal(signal.SIGSTOP)
+        begun_s = int(time.time())
+        eventually("lives of two folders are told apart by the second", lambda: int(time.time()) > begun_s)
         try:
             second.start("alpha").linked("alpha")
         finally:
