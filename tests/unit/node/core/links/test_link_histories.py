@@ -332,5 +332,5 @@ class Histories(RuleBasedStateMachine):
             self.time_passes(60_000)
 
 
-Histories.TestCase.settings = examples(150, stateful_step_count=60)
+Histories.TestCase.settings = examples(80, stateful_step_count=50)
 TestAnyHistory = Histories.TestCase
