@@ -18,6 +18,7 @@ from node.core.links.bandwidth import BandwidthMeter
 from node.core.links.causes import Cause, Traffic
 from node.core.links.link import Identity, Link, LinkNews
 from node.core.links.link_frames import Frame, Hello, Part, Pong
+from node.core.query_records import Recovered
 from node.core.site import Site
 from node.core.streams.stream import LocalStream
 from node.wire import decode_about, decode_message, encode_about, encode_message, kind_of
@@ -122,10 +123,11 @@ class Stack:
         session: int,
         streams: Sequence[LocalStream],
         limits: Limits,
+        recovered: Recovered | None = None,
     ) -> None:
         about = encode_about(stream.info for stream in streams)
         me = Identity(cluster, tau_ms, site, session, about)
-        self.site = Site(site, tau_ms, streams, limits)
+        self.site = Site(site, tau_ms, streams, limits, session, recovered)
         self.tau_ms = tau_ms
         self.limits = limits
         self.links = {peer: Link(me, peer, limits) for peer in sorted(peers)}

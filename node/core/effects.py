@@ -10,6 +10,7 @@ import pyarrow as pa
 from node.core.engine import Op
 from node.core.links.causes import Cause
 from node.core.links.messages import LinkSeen, Message
+from node.core.query_records import Record, RecordKind
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
@@ -22,6 +23,8 @@ class QueryState(StrEnum):
 
     PREPARING = "preparing"
     RUNNING = "running"
+    #: It ran, a site lost what it knew of it, and it is begun again from what is done.
+    RECOVERING = "recovering"
     COMPLETED = "completed"
     FAILED = "failed"
     DROPPED = "dropped"
@@ -40,6 +43,8 @@ class IgnoreReason(StrEnum):
     WALK_OVER = "walk over"
     QUERY_ENDED = "query ended"
     DUPLICATE_WALK = "duplicate walk"
+    #: It belongs to a generation of its query that is void here.
+    OTHER_GENERATION = "other generation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,21 @@ class StoreRows:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepRecord:
+    """Keep a record over crashes, instead of the one of its kind for its query. Every later effect waits for that."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRecord:
+    """A record is not needed any more. Every later effect waits for that."""
+
+    kind: RecordKind
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """Tuples that are in no batch: write them to the side file."""
 
@@ -175,6 +195,8 @@ Effect = (
     | ReportStatistics
     | RunOp
     | StoreRows
+    | KeepRecord
+    | RemoveRecord
     | SetAside
     | ReportQuery
     | NoteIgnored

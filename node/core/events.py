@@ -169,6 +169,11 @@ class LinkMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteStarted:
+    """The daemon is ready to speak to others: queries of an earlier life go on."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClockAdvanced:
     """Nothing happened but time; comes a few times a second."""
 
@@ -191,6 +196,7 @@ Event = (
     | StreamMeasured
     | QueryIssued
     | DropRequested
+    | SiteStarted
     | LinkMeasured
     | ClockAdvanced
 )

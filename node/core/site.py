@@ -30,6 +30,7 @@ from node.core.events import (
     QueryIssued,
     RowsArrived,
     RowsStored,
+    SiteStarted,
     SourceFailed,
     StatisticsRequested,
     StoreFailed,
@@ -45,11 +46,13 @@ from node.core.links.messages import (
     Drop,
     DropPortion,
     Failed,
+    Fence,
     Fetch,
     Fetched,
     HolderMessage,
     KeyAnswer,
     LeaseCopy,
+    Lost,
     Message,
     OpenCopy,
     OwnerMessage,
@@ -57,6 +60,7 @@ from node.core.links.messages import (
     Prepared,
     Profiles,
     Refused,
+    Returned,
     Rows,
     SetPortion,
     Start,
@@ -68,6 +72,7 @@ from node.core.planning.survey import Survey
 from node.core.queries.issuer import Issuer
 from node.core.queries.participant import Participant
 from node.core.queries.waiting import Waiting
+from node.core.query_records import Recovered
 from node.core.status import CopyStatus, ProbeCounts, StepRows, TableStatus, ViewCount
 from node.core.streams.stream import LocalStream, StreamState
 from node.core.work import Work
@@ -77,19 +82,31 @@ from planner.model.query import StreamInfo
 class Site:
     """The protocol state of one daemon."""
 
-    def __init__(self, name: str, tau_ms: int, streams: Sequence[LocalStream], limits: Limits) -> None:
+    def __init__(
+        self,
+        name: str,
+        tau_ms: int,
+        streams: Sequence[LocalStream],
+        limits: Limits,
+        life: int = 1,
+        recovered: Recovered | None = None,
+    ) -> None:
+        """``life`` is a number that rises each time the daemon starts; ``recovered`` what it found then."""
         self.name = name
         self.streams = {stream.info.name: StreamState(stream, tau_ms) for stream in streams}
         self._limits = limits
         self._outbox = Outbox(name)
         self._work = Work(self._outbox.do)
         self.arrangements = Arrangements(self.streams, self._work, self._outbox, limits)
-        self._issuer = Issuer(limits, self._outbox)
+        self._issuer = Issuer(limits, self._outbox, life)
         self._participant = Participant(
             tau_ms, self.streams, limits, self._outbox, self._issuer, self._work, self.arrangements
         )
         self._survey = Survey(tau_ms, self.streams, limits, self._outbox, self.arrangements.running_copies)
         self._peer_streams: dict[str, tuple[StreamInfo, ...]] = {}
+        if recovered is not None:
+            self._issuer.recover(recovered)
+            self._participant.recover(recovered.pins)
         # For those who look on.
         self.homes = self._issuer.homes
         self.runs = self._participant.runs
@@ -175,6 +192,10 @@ class Site:
                 self._on_greeted(event)
             case PeerStateLost():
                 self._participant.peer_lost(event.peer, event.reason)
+                self._issuer.peer_lost(event.peer, event.reason)
+            case SiteStarted():
+                self._participant.return_pins()
+                self._issuer.begin_again_all()
             case QueryIssued():
                 self._issuer.issue(event)
             case DropRequested():
@@ -292,6 +313,12 @@ class Site:
                 self._survey.on_profiles(peer, message)
             case Failed():
                 self._end_for(peer, message, message.reason)
+            case Lost():
+                self._issuer.on_lost(peer, message)
+            case Returned():
+                self._issuer.on_returned(peer, message)
+            case Fence():
+                self._participant.on_fence(peer, message)
             case Drop():
                 self._participant.drop(peer, message)
             case Start():
@@ -314,7 +341,7 @@ class Site:
             case OpenCopy():
                 self._participant.on_copy_opened(peer, message)
             case LeaseCopy():
-                self.arrangements.on_lease(peer, message)
+                self._participant.on_copy_leased(peer, message)
             case CloseCopy():
                 self._participant.on_copy_closed(peer, message)
             case _:

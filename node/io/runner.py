@@ -13,10 +13,12 @@ from typing import Any, NoReturn, assert_never
 from node.core.effects import (
     AppendBatch,
     BlamePeer,
+    KeepRecord,
     MeasureStream,
     NoteIgnored,
     ReadLog,
     ReadSource,
+    RemoveRecord,
     ReportQuery,
     ReportStatistics,
     RunOp,
@@ -182,6 +184,8 @@ class Runner:
                     answer.set_result(output)
             case StoreRows():
                 self._stores.append(output)
+            case KeepRecord() | RemoveRecord():
+                pass
             case SetAside():
                 self._set_aside(output)
             case ReportQuery():

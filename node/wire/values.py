@@ -49,6 +49,13 @@ def span_out(span: Span) -> tuple[int, int]:
     return span.first, span.end - span.first
 
 
+def span_in(first: int, end: int) -> Span:
+    """Ticks of a batch or a walk."""
+    if not tick_in(first) < tick_in(end):
+        raise PeerProtocolError(f"a span requires its end after its first tick; got {first} to {end}")
+    return Span(first, end)
+
+
 def policy_in(policy: pb.Policy) -> Policy:
     """A policy that this version knows."""
     try:

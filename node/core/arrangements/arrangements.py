@@ -62,11 +62,28 @@ class Arrangements:
         #: What may have something to forget.
         self._dirty: dict[Leased | OwnedCopy, None] = {}
         self._trimmable: dict[str, None] = {}
+        #: By query and stream: what the stream's log must have is from this event time on.
+        self._pins: dict[str, dict[str, int]] = {}
 
     @property
     def in_use(self) -> bool:
         """Whether anything is kept for anybody."""
         return bool(self.local.all or len(self.held) or len(self.owned) or self.owned.claims or self.readers.in_use)
+
+    # -- pins ---------------------------------------------------------------------------------
+
+    def pin(self, query_id: str, pins: Mapping[str, int]) -> None:
+        """Have logs keep what a query needs to begin again: by stream, from an event time on."""
+        self._pins[query_id] = dict(pins)
+        self._trimmable |= dict.fromkeys(pins)
+
+    def pinned(self, query_id: str, stream: str) -> int:
+        """The log of a stream has for a query what is from this event time on."""
+        return self._pins.get(query_id, {}).get(stream, TICK_MIN)
+
+    def unpin(self, query_id: str) -> None:
+        """A query is over."""
+        self._trimmable |= dict.fromkeys(self._pins.pop(query_id, {}))
 
     # -- leases -------------------------------------------------------------------------------
 
@@ -113,11 +130,14 @@ class Arrangements:
 
     # -- copies that others hold --------------------------------------------------------------
 
-    def on_open(self, peer: str, message: OpenCopy) -> None:
-        """A holder opens a copy."""
-        copy = self.owned.open(peer, message)
-        # The query may be over here: others may use the copy already, so it is fed until its holder closes it.
-        self.owned.settle_claim(message.query_id, message.need, copy)
+    def on_open(self, peer: str, message: OpenCopy, is_current: bool = True) -> None:
+        """A holder opens a copy; not ``is_current``: for a query, or a generation of one, that is over here.
+
+        Others may use the copy already, so it is fed until its holder closes it.
+        """
+        copy = self.owned.open(peer, message, is_current)
+        if is_current:
+            self.owned.settle_claim(message.query_id, message.need, copy)
 
     def on_lease(self, peer: str, message: LeaseCopy) -> None:
         """A query uses a copy that is there."""
@@ -294,13 +314,13 @@ class Arrangements:
 
     def _pinned_ts(self, stream: StreamState) -> int:
         """The stream's log must have what is from this event time on."""
+        name = stream.info.name
         pins = [TICK_END if stream.fed == TICK_END else stream.sealed_ts(stream.fed)]
-        pins += [table.pinned_ts() for table in self.local.of(stream.info.name)]
-        pins += [stream.sealed_ts(feed.frontier) for feed in self.readers.behind(stream.info.name)]
-        for claim in self.owned.claims:
-            if claim.stream == stream.info.name:
-                pins.append(TICK_MIN if claim.lease.frozen else claim.lease.first_ts)
-        return min(pins)
+        pins += [of_query[name] for of_query in self._pins.values() if name in of_query]
+        pins += [stream.sealed_ts(feed.frontier) for feed in self.readers.behind(name)]
+        # Copies that are yet to be opened begin with the query, however far that is done by then.
+        begun = [claim.lease for claim in self.owned.claims if claim.stream == name and not claim.lease.frozen]
+        return min(pins + [lease.first_ts for lease in begun])
 
     # -- for reports --------------------------------------------------------------------------
 

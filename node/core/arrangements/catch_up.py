@@ -14,6 +14,7 @@ from node.core.arrangements.copies.owned_copies import OwnedCopies
 from node.core.arrangements.copies.reduced_copy import ReducedOwner
 from node.core.arrangements.fed import Fed
 from node.core.arrangements.feeds import Feed, LogReaders
+from node.core.arrangements.head_cursor import HeadCursor
 from node.core.arrangements.table import RowTable
 from node.core.errors import QueryFailedError
 from node.core.limits import Limits
@@ -22,8 +23,8 @@ from node.core.streams.sealer import Batch
 from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_END, TICK_MIN
 
-#: Whether the queries of a table have enough of it for now.
-IsFull = Callable[[RowTable], bool]
+#: Whether those whom a table or a cursor feeds have enough for now.
+IsFull = Callable[[RowTable | HeadCursor], bool]
 
 
 class LogGapError(QueryFailedError):
@@ -77,6 +78,12 @@ class CatchUp:
                 feed.take(part)
                 fed.batches.append((feed, part))
                 fed.woken += feed.progress.release()
+            elif isinstance(feed, HeadCursor):
+                if not feed.is_behind:
+                    break
+                part = sealed.after(feed.frontier, stream.tau)
+                feed.frontier = part.span.end
+                fed.heads.append((feed, part))
             else:
                 assert isinstance(feed, OwnedCopy)
                 if sealed.span.end > self._readable(name, feed):
@@ -85,7 +92,8 @@ class CatchUp:
                 fed.woken += self._owned.feed(feed, sealed)  # type: ignore[arg-type]
         if not batches and feed.frontier < stream.fed:
             raise self._gap(name, feed, "it is not there any more")
-        if feed.frontier < stream.fed:
+        end = feed.table.frontier if isinstance(feed, HeadCursor) else stream.fed
+        if feed.frontier < end:
             if self._has_enough(name, feed, full):
                 self._readers.pause(name, feed)
             else:
@@ -109,6 +117,8 @@ class CatchUp:
         if isinstance(feed, OwnedCopy):
             self._owned.break_off(feed, reason)
             return ()
+        if isinstance(feed, HeadCursor):
+            return (feed.query_id,)
         assert isinstance(feed, RowTable)
         return tuple(dict.fromkeys(lease.query_id for lease in feed.leases))
 
@@ -120,7 +130,7 @@ class CatchUp:
                 self._readers.begin(stream, feed)
 
     def _has_enough(self, stream: str, feed: Feed, full: IsFull) -> bool:
-        if isinstance(feed, RowTable):
+        if isinstance(feed, RowTable | HeadCursor):
             return full(feed)
         assert isinstance(feed, OwnedCopy)
         readable = self._readable(stream, feed)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 from node.core.arrangements.feeds import LogReaders
 from node.core.arrangements.lease import Lease
+from node.core.arrangements.reach import Reach
 from node.core.arrangements.table import RowTable
 from node.core.status import TableStatus
 from node.core.streams.stream import StreamState
@@ -43,6 +44,17 @@ class LocalTables:
         table = self._open(stream, tick, 0)
         self._readers.begin(stream, table)
         return table
+
+    def reaching(self, stream: str, tick: int, reach: Reach) -> RowTable:
+        """A table in which a query finds all that is from a tick on: one that is there, or else one of its own."""
+        state = self._streams[stream]
+        if tick >= state.fed:
+            return self.live(stream)
+        first_ts = state.sealed_ts(tick)
+        for table in self._tables[stream]:
+            if table.frontier >= tick and table.reaches_back_to(first_ts, reach):
+                return table
+        return self.past(stream, tick)
 
     def _open(self, stream: str, tick: int, first: int) -> RowTable:
         state = self._streams[stream]

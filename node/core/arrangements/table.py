@@ -154,7 +154,8 @@ class RowTable:
             self._work.run(Expire(self.name, before))
 
     def _needed_from(self) -> int:
-        looking = [lease for lease in self.leases if lease.keys is not None]
+        # Count windows are counted here also for those who see them elsewhere.
+        looking = [lease for lease in self.leases if lease.keys is not None or lease.reach.count is not None]
         by_time = [lease.needed_ts(self.progress) for lease in looking if lease.reach.count is None]
         found = [self._ordinals.end]
         if by_time:
@@ -176,22 +177,22 @@ class RowTable:
         """It was answered, or nobody wants the answer."""
         self._holds.pop(op_id, None)
 
-    def pinned_ts(self) -> int:
-        """The stream's log must have what is from this event time on, to begin again with what is not done.
+    def begin_ts(self, lease: Lease) -> int:
+        """What a query can still start walks with, or see here or in copies, is from this event time on.
 
-        ``TICK_MIN`` if nothing may go.
+        ``TICK_MIN`` if that is not known yet.
         """
-        found = [TICK_END]
-        for lease in self.leases:
-            if lease.frozen:
-                return TICK_MIN
-            found.append(tick_start(lease.own_done, lease.reach.tau))
-            if lease.keys is not None and lease.reach.count is None:
-                found.append(lease.needed_ts(self.progress))
-        if any(lease.keys is not None and lease.reach.count is not None for lease in self.leases):
-            oldest = self._ordinals.time_of(self.kept_from)
-            found.append(self.progress.sealed_ts if oldest is None else oldest)
-        return min(found)
+        if lease.frozen:
+            return TICK_MIN
+        own = tick_start(lease.own_done, lease.reach.tau)
+        if lease.reach.count is None:
+            return min(own, lease.needed_ts(self.progress))
+        passed = lease.passed_ts(self.progress)
+        if passed >= TICK_END:
+            return own
+        number = int(self._back(lease.reach, np.array([self._ordinals.rank_one(passed)], np.int64))[0])
+        oldest = self._ordinals.time_of(max(number, self._ordinals.first))
+        return min(own, self.progress.sealed_ts if oldest is None else oldest)
 
     def number_at(self, ts: int) -> int:
         """The number of the first row from an event time on."""

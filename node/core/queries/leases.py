@@ -16,6 +16,7 @@ from node.core.arrangements.reach import Reach
 from node.core.arrangements.table import RowTable
 from node.core.links.messages import Start
 from node.core.queries.shape import CopyNeed, Shape, StepShape, needs
+from node.core.streams.ticks import TICK_END
 from planner.model.copies import RunningCopy, copy_of
 from planner.model.query import Plan, PolicyName
 from planner.model.time_unit import TimeUnit
@@ -57,9 +58,13 @@ class QueryLeases:
 
     # -- Prepare ------------------------------------------------------------------------------
 
-    def prepare(self, arrangements: Arrangements) -> None:
-        """Hold on to the local streams as they are now, and to what others may hold of them."""
-        for alias in self._local:
+    def prepare(self, arrangements: Arrangements, is_resumed: bool) -> None:
+        """Hold on to the local streams as they are now, and to what others may hold of them.
+
+        A query that ran before goes on with what logs have, which pins keep: so it holds nothing while it waits, which
+        may be long, and begins with copies of its own.
+        """
+        for alias in () if is_resumed else self._local:
             table = arrangements.local.live(self._reaches[alias].stream)
             self._prepared_at[alias] = table.frontier
             self._lease_table(alias, table)
@@ -67,8 +72,8 @@ class QueryLeases:
             if need.owner == self._site:
                 lease = self._lease(need.alias, need.keys)
                 self._claims.append(lease)
-                arrangements.owned.claim(need, self._view(need), lease)
-            elif need.holder == self._site and self._plan.policy.name is PolicyName.FRONTIER:
+                arrangements.owned.claim(need, self._view(need), lease, is_resumed)
+            elif need.holder == self._site and self._plan.policy.name is PolicyName.FRONTIER and not is_resumed:
                 self._hold_candidates(arrangements, need)
 
     def _hold_candidates(self, arrangements: Arrangements, need: CopyNeed) -> None:
@@ -107,7 +112,11 @@ class QueryLeases:
         of the other one that came early are not for it.
         """
         for alias in self._local:
-            if message.tick < self._prepared_at[alias]:
+            if message.resumed is not None:
+                reach = self._reaches[alias]
+                table = arrangements.local.reaching(reach.stream, message.begin_of(alias), reach)
+                self._lease_table(alias, table)
+            elif message.tick < self._prepared_at[alias]:
                 self._begin_in_past(arrangements, alias, message.tick)
         for need in self._shape.needs:
             if need.holder == self._site:
@@ -126,7 +135,10 @@ class QueryLeases:
             arrangements.release(stream, table, lease)
 
     def _begin(self, lease: Lease, message: Start) -> None:
-        lease.first_tick = lease.done = lease.own_done = message.tick
+        alias = lease.reach.alias
+        lease.first_tick = message.begin_of(alias)
+        done = {head: message.first_walk_of(head) for head in self._plan.query.aliases}
+        lease.done, lease.own_done = done_with(alias, done), done[alias]
         if self._plan.policy.name is PolicyName.DELTA:
             unit = self._plan.query.ref(lease.reach.alias).stream.unit
             lease.linger = 2 * message.delta_us * unit // TimeUnit.US
@@ -138,10 +150,11 @@ class QueryLeases:
             self._view(need),
             stream,
             tau_ms * stream.unit,
-            message.tick,
+            message.begin_of(need.alias),
             dict(message.frontiers).get(need.alias, message.tick + 1),
             self._shape.starts[need.alias] == self._site,
             self._plan.policy.name is PolicyName.DELTA,
+            message.resumed is not None,
         )
         leases = self._copy_leases(need)
         for lease in leases:
@@ -200,6 +213,15 @@ class QueryLeases:
     def table_of(self, alias: str) -> RowTable | None:
         """The table of a local stream."""
         return self._tables.get(alias)
+
+    def pins(self) -> dict[str, int]:
+        """By local stream: what its log must have for the query to begin again is from this event time on."""
+        found: dict[str, int] = {}
+        for arrangement, lease in self._held:
+            if isinstance(arrangement, RowTable) and self._tables.get(lease.reach.alias) is arrangement:
+                stream = lease.reach.stream
+                found[stream] = min(found.get(stream, TICK_END), arrangement.begin_ts(lease))
+        return found
 
     # -- moving on ----------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from node.core.limits import Limits
 from node.core.streams.backlog import Backlog
 from node.core.streams.recent_batches import RecentBatches
 from node.core.streams.sealer import Batch, Sealer
-from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start
+from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start, tick_text
 from node.core.streams.view import SealedRows
 from planner.model.errors import NarrowsError
 from planner.model.query import StreamInfo
@@ -52,6 +52,10 @@ class Follower(Protocol):
     @property
     def early_batches(self) -> int:
         """Batches that it keeps until it is started."""
+        ...
+
+    def is_behind(self, alias: str) -> bool:
+        """Whether it reads what it begins with from the log."""
         ...
 
 
@@ -134,6 +138,16 @@ class StreamState:
         """The first tick that the log has."""
         return self._log[0].first if self._log else self.fed
 
+    def check_log(self, begin: int, done: int) -> None:
+        """Raises NarrowsError if a query that is done with this stream up to a tick cannot begin again with another."""
+        if self.fed < done:
+            lost = f"ticks {tick_text(self.fed)} to {tick_text(done)}, of which results were delivered"
+        elif self.log_begin > begin:
+            lost = f"ticks {tick_text(begin)} to {tick_text(self.log_begin)}, which results are still to be found with"
+        else:
+            return
+        raise NarrowsError(f"data loss: stream {self.info.name} requires its log; got one without {lost}")
+
     @property
     def earliest(self) -> int:
         """The first tick from which on a new query can have everything: what is retained, or from now on."""
@@ -196,7 +210,9 @@ class StreamState:
             return False
         if any(query.early_batches >= limits.ahead_batches_max for _, query in self.followers):
             return False
-        running = [query.backlogs[alias] for alias, query in self.followers if query.started]
+        # Who reads the log to catch up stops nobody else.
+        following = [(alias, query) for alias, query in self.followers if not query.is_behind(alias)]
+        running = [query.backlogs[alias] for alias, query in following if query.started]
         return bool(running) and not any(backlog.full(limits) for backlog in running)
 
 

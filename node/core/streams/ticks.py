@@ -42,3 +42,8 @@ def tick_text(tick: int) -> str:
 def tick_start(tick: int, tau: int) -> int:
     """The first event time of ``tick``; the ends of the axis lie outside every event time."""
     return max(TICK_MIN, min(TICK_END, tick * tau)) if TICK_MIN < tick < TICK_END else tick
+
+
+def tick_of(ts: int, tau: int) -> int:
+    """The tick of an event time."""
+    return ts // tau if TICK_MIN < ts < TICK_END else ts

@@ -45,6 +45,8 @@ class Wanted:
     starts_walks: bool
     #: Policy delta forgets by the clock, so it shares with nobody.
     private: bool
+    #: The query ran before and needs what copies may have forgotten: it opens one, which others may use.
+    is_own: bool = False
 
 
 class HeldCopies:
@@ -77,7 +79,7 @@ class HeldCopies:
 
         ``prepared`` tells of copies that are held for the query since it was prepared how far they were sealed then.
         """
-        if wanted.private:
+        if wanted.private or wanted.is_own:
             return None
         for copy in sorted(self.candidates(wanted.copy), key=lambda copy: looseness(copy.spec, wanted.copy)):
             if _is_right(copy, wanted, lease, prepared.get(copy.number, copy.frontier)):

@@ -43,11 +43,12 @@ Owner = FullOwner | ReducedOwner | KeysOwner | MixedOwner
 class Claim:
     """A query that is prepared needs a copy, and its holder has not said yet which one it uses."""
 
-    def __init__(self, need: CopyNeed, spec: RunningCopy, lease: Lease) -> None:
-        """``spec`` is what the query needs, which the copy may have more than."""
+    def __init__(self, need: CopyNeed, spec: RunningCopy, lease: Lease, is_own: bool = False) -> None:
+        """``spec`` is what the query needs, which the copy may have more than, unless it ``is_own``."""
         self.need = need
         self.spec = spec
         self.lease = lease
+        self.is_own = is_own
 
     @property
     def user(self) -> User:
@@ -96,11 +97,14 @@ class OwnedCopies:
 
     # -- leases -------------------------------------------------------------------------------
 
-    def claim(self, need: CopyNeed, spec: RunningCopy, lease: Lease) -> None:
-        """A query is prepared that needs a copy: nothing that it may want is forgotten, or not sent."""
-        claim = Claim(need, spec, lease)
+    def claim(self, need: CopyNeed, spec: RunningCopy, lease: Lease, is_own: bool = False) -> None:
+        """A query is prepared that needs a copy: nothing that it may want is forgotten, or not sent.
+
+        One that will open a copy of its own wants nothing of those that are there.
+        """
+        claim = Claim(need, spec, lease, is_own)
         self._claims[claim.user] = claim
-        for copy in self._copies.values():
+        for copy in [] if is_own else self._copies.values():
             if claim.may_be(copy):
                 self._hold(copy, claim)
 
@@ -150,7 +154,7 @@ class OwnedCopies:
 
     # -- their life ---------------------------------------------------------------------------
 
-    def open(self, peer: str, message: OpenCopy) -> Owner:
+    def open(self, peer: str, message: OpenCopy, is_current: bool = True) -> Owner:
         """A holder wants a copy: it is fed from its tick on, out of the log if that is past.
 
         Raises PeerProtocolError for a copy of what is not here, or that is not what its query needs.
@@ -161,16 +165,17 @@ class OwnedCopies:
             got = f"{message.copy} of {spec.stream}"
             raise PeerProtocolError(f"a copy requires a new number and a stream of this site; got {got}")
         _check(spec, self._outbox.site, stream.info.schema)
-        claim = self._claims.get((message.query_id, message.need))
+        claim = self._claims.get((message.query_id, message.need)) if is_current else None
         if claim is None:
-            # That query is over, so its past may be gone. Whoever else uses the copy sees nothing that is not logged.
+            # It is over, or goes on with other copies, so its past may be gone. Whoever else uses the copy sees nothing
+            # that is not logged.
             message = replace(message, tick=max(message.tick, stream.log_begin))
         copy = self._new(peer, message, stream)
         if claim is not None:
             claim.check(copy)
         self._copies[place] = copy
         for each in self._claims.values():
-            if each.may_be(copy):
+            if each is claim or (not each.is_own and each.may_be(copy)):
                 self._hold(copy, each)
         if copy.frontier < stream.fed and not self.is_idle(copy):
             self._readers.begin(spec.stream, copy)
