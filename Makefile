@@ -99,7 +99,7 @@ docs: setup
 
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc
 proto: setup
-	$(PROTOC) --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/control.proto
+	$(PROTOC) --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/records.proto proto/node/rpc/control.proto
 	$(PROTOC) --grpc_python_out=. --mypy_grpc_out=. proto/node/rpc/control.proto
 
 clean:

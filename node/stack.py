@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from node.codec import FrameReader, FrameWriter, Shipment
-from node.core.effects import Effect, Send
+from node.core.effects import Effect, KeepRecord, RemoveRecord, Send, WriteRecords
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, Event, LinkMeasured, MessageReceived, PeerGreeted, PeerStateLost
 from node.core.limits import Limits
@@ -19,9 +19,11 @@ from node.core.links.causes import Cause, Traffic
 from node.core.links.link import Identity, Link, LinkNews
 from node.core.links.link_frames import Frame, Hello, Part, Pong
 from node.core.query_records import Recovered
+from node.core.records import Delete
 from node.core.site import Site
 from node.core.streams.stream import LocalStream
 from node.wire import decode_about, decode_message, encode_about, encode_message, kind_of
+from node.wire.records import record_out
 from planner.algorithms.http2 import Framing
 
 
@@ -158,14 +160,23 @@ class Stack:
                 case _:
                     events.append(item)
         for effect in self.site.handle(events, now_us):
-            if isinstance(effect, Send):
-                self._send(self.links[effect.peer], effect, events)
-            else:
-                self._out.append(effect)
+            self._pass_on(effect, events)
+        # After all that was asked for in this turn: what others are told is durable before it leaves.
         for peer, connection in self._connections.items():
             self._flush(peer, connection)
         out, self._out = self._out, []
         return out
+
+    def _pass_on(self, effect: Effect, events: list[Event]) -> None:
+        match effect:
+            case Send():
+                self._send(self.links[effect.peer], effect, events)
+            case KeepRecord():
+                self._out.append(WriteRecords((record_out(effect.record),)))
+            case RemoveRecord():
+                self._out.append(WriteRecords((Delete(effect.kind, effect.query_id),)))
+            case _:
+                self._out.append(effect)
 
     @property
     def resting(self) -> bool:

@@ -11,6 +11,8 @@ from node.core.engine import Op
 from node.core.links.causes import Cause
 from node.core.links.messages import LinkSeen, Message
 from node.core.query_records import Record, RecordKind
+from node.core.records import RecordChange
+from node.core.streams.position import Positions
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
@@ -157,6 +159,15 @@ class SetAside:
     stream: str
     rows: pa.RecordBatch
     reason: str
+    #: Where they were in the source, if it can say.
+    positions: Positions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRecords:
+    """Make these changes durable, all or none. Nothing that comes after it is done before they are."""
+
+    changes: tuple[RecordChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +209,7 @@ Effect = (
     | KeepRecord
     | RemoveRecord
     | SetAside
+    | WriteRecords
     | ReportQuery
     | NoteIgnored
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from node.core.links.messages import Message
+from node.core.streams.position import Position
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
@@ -26,6 +27,9 @@ class RowsArrived:
     ts: pa.Int64Array
     watermark: int | None
     ended: bool
+    #: Where the first row is, if the source can say; the others follow it. And where the next one will be.
+    start: Position | None = None
+    end: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,10 +244,8 @@ class Site:
     def _on_rows_arrived(self, event: RowsArrived) -> None:
         stream = self.streams[event.stream]
         stream.reading = False
-        stream.rows_arrived += event.rows.num_rows
-        for rows, reason in stream.sealer.add(event.rows, event.ts):
-            stream.rows_aside += rows.num_rows
-            self._outbox.do(SetAside(event.stream, rows, reason))
+        for aside in stream.arrived(event.rows, event.ts, event.start, event.end):
+            self._outbox.do(SetAside(event.stream, aside.rows, aside.reason, aside.positions))
         stream.ended = event.ended
         batch = stream.sealer.seal(event.watermark, event.ended)
         if batch is not None:

@@ -26,6 +26,7 @@ from node.core.effects import (
     SetAside,
     StoreRows,
     TrimLog,
+    WriteRecords,
 )
 from node.core.events import Event, SourceFailed, StatisticsRequested
 from node.io.clock import Clock
@@ -184,7 +185,7 @@ class Runner:
                     answer.set_result(output)
             case StoreRows():
                 self._stores.append(output)
-            case KeepRecord() | RemoveRecord():
+            case WriteRecords():
                 pass
             case SetAside():
                 self._set_aside(output)
@@ -197,8 +198,8 @@ class Runner:
                 log.debug("ignored (%s) %s", output.reason, output.detail)
             case BlamePeer():
                 log.error("site %s broke the protocol: %s", output.peer, output.reason)
-            case Send():
-                raise AssertionError("the stack turns Send into frames")
+            case Send() | KeepRecord() | RemoveRecord():
+                raise AssertionError("the stack turns messages into frames, and records into bytes")
             case _:
                 assert_never(output)
 

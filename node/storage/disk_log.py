@@ -8,8 +8,9 @@ Order of writes: a segment gets its name when its head is synced, and a record i
 segment before is synced first. Segments are removed one by one, the oldest first, each removal synced. So whatever a
 crash undoes, the segments that remain are neighbours, and all but the last are whole.
 
-When a write fails (the disk is full), what was written of the group is cut off again and the log can be used on. When
-a sync fails, the system may have dropped the bytes and yet report the next sync as good: the log is failed for good.
+When the disk is full, what was written of the group is cut off again and the log can be used on (NoRoomError). When
+a sync fails, the system may have dropped the bytes and yet report the next sync as good: the log is failed for good
+(DiskFailedError), also if the reason is that the disk is full.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from itertools import pairwise
 import pyarrow as pa
 
 from node.core.errors import invariant
+from node.core.streams.log_extent import LogExtent
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import TICK_MIN, tick_text
 from node.storage.disk import Disk, DiskFile
-from node.storage.errors import StorageError
+from node.storage.errors import DiskFailedError, StorageError, disk_error
 from node.storage.record import HEAD_BYTES, decode_batch, decode_head, encode_record, is_whole
 from node.storage.segment import (
     UNFINISHED,
@@ -52,6 +54,8 @@ class Recovered:
     nbytes: int
     #: Written, but never confirmed: the torn tail.
     cut_bytes: int
+    #: What a stream needs to go on; None if nothing was logged.
+    extent: LogExtent | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,7 @@ class _Written:
 
 
 class DiskLog:
-    """The batches of one stream in one folder.
-
-    In this release a log begins anew with each start of its daemon, because a crash ends the queries that could read
-    it: a daemon calls ``recover``, reports what was found, and then ``begin``, which removes it. A log that is
-    recovered and not removed goes on where it ended.
-    """
+    """The batches of one stream in one folder. ``recover`` comes first, and the log goes on where it ended."""
 
     def __init__(self, disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._disk = disk
@@ -117,7 +116,20 @@ class DiskLog:
             sum(segment.rows for segment in segments),
             self.nbytes,
             cut_bytes,
+            self._extent(),
         )
+
+    def _extent(self) -> LogExtent | None:
+        batches = tuple(batch for segment in self._segments for batch in segment.batches())
+        last = next((segment.last for segment in reversed(self._segments) if segment.last is not None), None)
+        if last is None:
+            return None
+        return LogExtent(batches, last.first + last.rows, last.newest, last.place)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Of its newest rows; None if there are none."""
+        return self._segments[-1].schema if self._segments else None
 
     def _check(self, name: str, last: bool) -> Segment:
         data = self._disk.read(name, 0, self._disk.size(name))
@@ -157,12 +169,14 @@ class DiskLog:
         """Write all that was appended and sync once, or once a segment if it takes several."""
         appended, self._appended = self._appended, []
         if self._failed:
-            raise StorageError(self._failed)
+            raise DiskFailedError(self._failed)
         try:
             for batch in appended:
                 self._write(batch)
         except (OSError, StorageError, pa.ArrowException) as error:
             self._undo()
+            if self._failed:
+                raise DiskFailedError(self._failed) from error
             raise self._problem("room for the next batches", error) from error
         self._sync_written()
 
@@ -220,9 +234,8 @@ class DiskLog:
             sync()
         except OSError as error:
             self._forget_written()
-            problem = self._problem("a disk that keeps what is written", error)
-            self._failed = str(problem)
-            raise problem from error
+            self._failed = str(self._problem("a disk that keeps what is written", error))
+            raise DiskFailedError(self._failed) from error
 
     def _undo(self) -> None:
         """Cut off what was written of a group that cannot be written whole."""
@@ -238,8 +251,10 @@ class DiskLog:
     def _problem(self, required: str, error: Exception) -> StorageError:
         if isinstance(error, StorageError):
             return error
-        got = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return StorageError(f"the log in {self._disk.path} required {required}; got {got}")
+        who = f"the log in {self._disk.path}"
+        if isinstance(error, OSError):
+            return disk_error(who, required, error)
+        return StorageError(f"{who} required {required}; got {error}")
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -281,15 +296,16 @@ class DiskLog:
             body = data[at + HEAD_BYTES : segment.end_of(place) - offset]
             if head is None or not is_whole(head, body):
                 where = f"{self._disk.path}/{segment.name} at byte {segment.offsets[place]}"
-                raise StorageError(f"{where} required a whole record; got damaged bytes")
+                ticks = f"[{tick_text(segment.first_of(place))}, {tick_text(segment.ends[place])})"
+                raise StorageError(f"{where} required a whole record of the batch of ticks {ticks}; got damaged bytes")
             found.append(decode_batch(head, body, segment.schema))
         return found
 
     # -- forgetting ---------------------------------------------------------------------------
 
     def trim(self, tick: int) -> None:
-        """Whole segments go; the last one stays, because it tells where the log goes on."""
-        while len(self._segments) > 1 and self._segments[0].end_tick <= tick:
+        """Whole segments go; the last one with a batch stays, because it tells where the stream goes on."""
+        while len(self._segments) > 1 and self._segments[1].ends and self._segments[0].end_tick <= tick:
             self._remove_oldest()
 
     def _remove_oldest(self) -> None:

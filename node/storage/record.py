@@ -1,7 +1,8 @@
 """One sealed batch as bytes in a log.
 
-    head    56 bytes: mark, checksum of the head, checksum of the body, size of the body,
-            how much of the segment was durable before, first tick, end tick, number of the first tuple, rows
+    head    96 bytes: mark, checksum of the head, checksum of the body, size of the body,
+            how much of the segment was durable before, first tick, end tick, number of the first tuple, rows,
+            newest event time, and of the source: part and row where to go on, part and row that were read to
     body    event times (8 bytes a row), rows as Arrow IPC
 
 The head has a checksum of its own, so a damaged size cannot be taken for a record that the end of the file cut off.
@@ -20,16 +21,20 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.encoding.payload import from_plain, plain_type, to_plain
+from node.core.streams.position import Position, SourcePlace
 from node.core.streams.sealer import Batch
-from node.core.streams.ticks import Span
+from node.core.streams.ticks import TICK_MIN, Span
 from node.storage.disk import Bytes
 from node.storage.errors import StorageError
 
 MARK = b"batc"
-_HEAD = struct.Struct("<4sIIIQqqqQ")
+_HEAD = struct.Struct("<4sIIIQqqqQqqqqq")
 _HEAD_CRC = struct.Struct("<4sI")
 HEAD_BYTES = _HEAD.size
 BODY_BYTES_MAX = 2**32 - 1
+#: For an event time, and a place in the source, that there is not.
+_NO_TIME = TICK_MIN
+_NOWHERE = (-1, -1, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,9 @@ class RecordHead:
     body_crc: int
     #: So many bytes of the segment were durable before this record was written.
     synced: int
+    #: As of the batch.
+    newest: int | None
+    place: SourcePlace | None
 
 
 def encode_record(batch: Batch, synced: int) -> list[Bytes]:
@@ -54,7 +62,9 @@ def encode_record(batch: Batch, synced: int) -> list[Bytes]:
         raise StorageError(f"a batch required at most {BODY_BYTES_MAX} bytes to be logged; got {nbytes}")
     crc = zlib.crc32(rows, zlib.crc32(times))
     span = batch.span
-    rest = _HEAD.pack(MARK, 0, crc, nbytes, synced, span.first, span.end, batch.first, batch.rows.num_rows)
+    newest = _NO_TIME if batch.newest is None else batch.newest
+    said = (batch.first, batch.rows.num_rows, newest, *_place_numbers(batch.place))
+    rest = _HEAD.pack(MARK, 0, crc, nbytes, synced, span.first, span.end, *said)
     head = _HEAD_CRC.pack(MARK, _head_crc(rest)) + rest[_HEAD_CRC.size :]
     return [head, times, rows]
 
@@ -64,10 +74,23 @@ def decode_head(data: Bytes, offset: int) -> RecordHead | None:
     head = bytes(data[offset : offset + HEAD_BYTES])
     if len(head) < HEAD_BYTES or not head.startswith(MARK):
         return None
-    _, crc, body_crc, nbytes, synced, first_tick, end_tick, first, rows = _HEAD.unpack(head)
+    _, crc, body_crc, nbytes, synced, first_tick, end_tick, first, rows, newest, *place = _HEAD.unpack(head)
     if crc != _head_crc(head):
         return None
-    return RecordHead(Span(first_tick, end_tick), first, rows, nbytes, body_crc, synced)
+    span, newest_ts = Span(first_tick, end_tick), None if newest == _NO_TIME else newest
+    return RecordHead(span, first, rows, nbytes, body_crc, synced, newest_ts, _place_of(*place))
+
+
+def _place_numbers(place: SourcePlace | None) -> tuple[int, int, int, int]:
+    if place is None:
+        return _NOWHERE
+    return place.resume.part, place.resume.row, place.read_to.part, place.read_to.row
+
+
+def _place_of(part: int, row: int, read_part: int, read_row: int) -> SourcePlace | None:
+    if part < 0:
+        return None
+    return SourcePlace(Position(part, row), Position(read_part, read_row))
 
 
 def _head_crc(head: bytes) -> int:
@@ -83,7 +106,7 @@ def decode_batch(head: RecordHead, body: memoryview, schema: pa.Schema) -> Batch
     """The batch; the body must be whole, and must not change: the batch is not a copy of it."""
     times = np.frombuffer(body, "<i8", head.rows)
     rows = _rows_of(pa.py_buffer(body[times.nbytes :]), schema)
-    return Batch(head.span, rows, times, head.first)
+    return Batch(head.span, rows, times, head.first, head.newest, head.place)
 
 
 def _rows_bytes(rows: pa.RecordBatch) -> pa.Buffer:

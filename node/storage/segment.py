@@ -14,16 +14,18 @@ import struct
 import zlib
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from node.core.streams.log_extent import LoggedBatch
 from node.core.streams.ticks import TICK_MIN, tick_text
 from node.storage.disk import Bytes
-from node.storage.errors import StorageError
-from node.storage.record import HEAD_BYTES, MARK, decode_head, is_whole
+from node.storage.errors import StorageError, VersionError
+from node.storage.record import HEAD_BYTES, MARK, RecordHead, decode_head, is_whole
 
-VERSION = 1
+VERSION = 2
 #: What a segment is called before its head is durable.
 UNFINISHED = ".new"
 _SUFFIX = ".log"
@@ -44,17 +46,19 @@ def is_segment(name: str) -> bool:
 
 @dataclass(slots=True)
 class Segment:
-    """What is known of a segment: where its durable records are. Two numbers a record, because there may be many."""
+    """What is known of a segment: where its durable records are. Three numbers a record, because there may be many."""
 
     name: str
     schema: pa.Schema
     first_tick: int
     #: How many bytes of it are durable.
     nbytes: int
-    rows: int = 0
-    #: End tick of each record, and where it begins.
+    #: Of each record its end tick, where it begins, and its rows.
     ends: array[int] = field(default_factory=lambda: array("q"))
     offsets: array[int] = field(default_factory=lambda: array("q"))
+    counts: array[int] = field(default_factory=lambda: array("q"))
+    #: The head of the last record, if the segment was read and not written.
+    last: RecordHead | None = None
 
     @property
     def end_tick(self) -> int:
@@ -64,8 +68,22 @@ class Segment:
         """The next record is durable."""
         self.ends.append(end_tick)
         self.offsets.append(self.nbytes)
+        self.counts.append(rows)
         self.nbytes += nbytes
-        self.rows += rows
+
+    @property
+    def rows(self) -> int:
+        return sum(self.counts)
+
+    def batches(self) -> Iterator[LoggedBatch]:
+        """What is known of its batches, in order."""
+        for place, end in enumerate(self.ends):
+            nbytes = self.end_of(place) - self.offsets[place]
+            yield LoggedBatch(self.first_of(place), end, self.counts[place], nbytes)
+
+    def first_of(self, place: int) -> int:
+        """The first tick of that record."""
+        return self.ends[place - 1] if place else self.first_tick
 
     def place_of(self, tick: int) -> int:
         """Which record contains the tick; after the last one, if none does."""
@@ -100,6 +118,7 @@ def read_segment(path: str, name: str, data: Bytes, last: bool) -> Segment:
                 raise StorageError(f"{path}/{name} at byte {at} required {required}; got damaged bytes")
             break
         segment.add(head.span.end, end - at, head.rows)
+        segment.last = head
     return segment
 
 
@@ -110,7 +129,7 @@ def _read_head(path: str, name: str, data: Bytes) -> Segment:
     if mark != _MARK:
         raise StorageError(f"{path} at byte 0 required the log of a stream; got a file that begins with {mark!r}")
     if version != VERSION:
-        raise StorageError(f"{path} required version {VERSION} of the log's format; got version {version}")
+        raise VersionError(f"{path} required version {VERSION} of the log's format; got version {version}")
     schema = data[_HEAD.size : _HEAD.size + nbytes]
     # The zeros at the end of the head are in no checksum, so they are looked at.
     padding = bytes(data[_HEAD.size - 4 : _HEAD.size])

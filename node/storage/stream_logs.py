@@ -1,6 +1,9 @@
 """The logs of all streams of a site: what the core asks of them, and what they answer.
 
 It has no thread of its own: a daemon calls it from one (``storage_thread``), the simulator as it likes.
+
+When the disk is full, batches wait: they are not answered, and what follows them waits too, until ``retry`` finds room.
+What is logged can be read and forgotten all the while.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from collections.abc import Mapping, Sequence
 
 from node.core.effects import AppendBatch, ReadLog, TrimLog
 from node.core.events import BatchLogged, Event, LogFailed, LogRead, LogUnread
-from node.storage.errors import StorageError
+from node.core.streams.position import SourcePlace
+from node.core.streams.sealer import Batch
+from node.storage.errors import DiskFailedError, NoRoomError, StorageError
 from node.storage.stream_log import StreamLog
 
 log = logging.getLogger(__name__)
@@ -25,6 +30,19 @@ class StreamLogs:
         self._logs = dict(logs)
         #: Streams of which a batch could not be logged: those after it cannot be either, and that was said.
         self._failed: dict[str, None] = {}
+        #: Batches that wait for room, by stream.
+        self._waiting: dict[str, list[Batch]] = {}
+        #: Why they wait; nothing while there is room.
+        self.full = ""
+        #: How far the source of a stream was read for what is durable.
+        self.places: dict[str, SourcePlace] = {}
+        #: The disk failed: the daemon has to stop.
+        self.broken: DiskFailedError | None = None
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """How much each log keeps."""
+        return {stream: kept.nbytes for stream, kept in self._logs.items()}
 
     def answer(self, effects: Sequence[LogEffect]) -> list[Event]:
         """Do all of them. A bug is told as the failure of their streams: without an answer these would stand still."""
@@ -50,6 +68,14 @@ class StreamLogs:
                     self._trim(effect)
         return events
 
+    def retry(self) -> list[Event]:
+        """Log what waits for room, if there is some now."""
+        waiting, self._waiting, self.full = self._waiting, {}, ""
+        events: list[Event] = []
+        for stream, batches in waiting.items():
+            events += self._commit(stream, batches)
+        return events
+
     def _read(self, effect: ReadLog) -> LogRead | LogUnread:
         """A read that fails is the reader's trouble alone."""
         try:
@@ -59,35 +85,49 @@ class StreamLogs:
             return LogUnread(effect.reader, str(error))
 
     def _trim(self, effect: TrimLog) -> None:
-        """What cannot be removed takes room, and harms nobody."""
+        """What cannot be removed takes room, and harms nobody; unless the disk is broken."""
         try:
             self._logs[effect.stream].trim(effect.tick)
         except StorageError as error:
+            if isinstance(error, DiskFailedError):
+                self.broken = error
             log.warning("the log of stream %s cannot be trimmed: %s", effect.stream, error)
 
     def _append(self, effects: Sequence[AppendBatch]) -> list[Event]:
-        wanted = [effect for effect in effects if effect.stream not in self._failed]
-        for effect in wanted:
-            self._logs[effect.stream].append(effect.batch)
+        wanted: dict[str, list[Batch]] = {}
+        for effect in effects:
+            if effect.stream in self._waiting:
+                self._waiting[effect.stream].append(effect.batch)
+            elif effect.stream not in self._failed:
+                wanted.setdefault(effect.stream, []).append(effect.batch)
         events: list[Event] = []
-        for stream in dict.fromkeys(effect.stream for effect in wanted):
-            events += self._commit(stream)
+        for stream, batches in wanted.items():
+            events += self._commit(stream, batches)
         return events
 
-    def _commit(self, stream: str) -> list[Event]:
+    def _commit(self, stream: str, batches: list[Batch]) -> list[Event]:
         kept = self._logs[stream]
         before = kept.frontier
         failure: list[Event] = []
         try:
+            for batch in batches:
+                kept.append(batch)
             kept.commit()
+        except NoRoomError as error:
+            self._waiting[stream] = [batch for batch in batches if batch.span.end > kept.frontier]
+            self.full = str(error)
         except StorageError as error:
             self._failed[stream] = None
             failure = [self._problem(stream, error)]
+        for batch in batches:
+            if batch.span.end <= kept.frontier and batch.place is not None:
+                self.places[stream] = batch.place
         # A group that needs several files may fail in the second: what is in the first is durable.
         return [BatchLogged(stream, kept.frontier), *failure] if kept.frontier != before else failure
 
-    @staticmethod
-    def _problem(stream: str, error: StorageError) -> LogFailed:
+    def _problem(self, stream: str, error: StorageError) -> LogFailed:
+        if isinstance(error, DiskFailedError):
+            self.broken = error
         log.error("the log of stream %s failed: %s", stream, error)
         return LogFailed(stream, str(error))
 

@@ -22,6 +22,7 @@ from node.core.links.outbox import Outbox
 from node.core.streams.sealer import Batch
 from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_END, TICK_MIN
+from node.core.streams.view import SealedRows
 
 #: Whether those whom a table or a cursor feeds have enough for now.
 IsFull = Callable[[RowTable | HeadCursor], bool]
@@ -73,23 +74,8 @@ class CatchUp:
             sealed = stream.rows_of(batch, now_us)
             if not sealed.span.first <= feed.frontier < sealed.span.end:
                 raise self._gap(name, feed, f"got {sealed.span}")
-            if isinstance(feed, RowTable):
-                part = sealed.after(feed.frontier, stream.tau)
-                feed.take(part)
-                fed.batches.append((feed, part))
-                fed.woken += feed.progress.release()
-            elif isinstance(feed, HeadCursor):
-                if not feed.is_behind:
-                    break
-                part = sealed.after(feed.frontier, stream.tau)
-                feed.frontier = part.span.end
-                fed.heads.append((feed, part))
-            else:
-                assert isinstance(feed, OwnedCopy)
-                if sealed.span.end > self._readable(name, feed):
-                    self._blocked[feed] = self._readable(name, feed)
-                    break
-                fed.woken += self._owned.feed(feed, sealed)  # type: ignore[arg-type]
+            if not self._feed(stream, feed, sealed, fed):
+                break
         if not batches and feed.frontier < stream.fed:
             raise self._gap(name, feed, "it is not there any more")
         end = feed.table.frontier if isinstance(feed, HeadCursor) else stream.fed
@@ -99,6 +85,28 @@ class CatchUp:
             else:
                 self._readers.begin(name, feed)
         return fed
+
+    def _feed(self, stream: StreamState, feed: Feed, sealed: SealedRows, fed: Fed) -> bool:
+        """Give someone the next batch; whether it may have more."""
+        if isinstance(feed, RowTable):
+            part = sealed.after(feed.frontier, stream.tau)
+            feed.take(part)
+            fed.batches.append((feed, part))
+            fed.woken += feed.progress.release()
+        elif isinstance(feed, HeadCursor):
+            if not feed.is_behind:
+                return False
+            part = sealed.after(feed.frontier, stream.tau)
+            feed.frontier = part.span.end
+            fed.heads.append((feed, part))
+        else:
+            assert isinstance(feed, OwnedCopy)
+            readable = self._readable(stream.info.name, feed)
+            if sealed.span.end > readable:
+                self._blocked[feed] = readable
+                return False
+            fed.woken += self._owned.feed(feed, sealed)  # type: ignore[arg-type]
+        return True
 
     def on_unread(self, reader: int, reason: str) -> tuple[str, ...]:
         """What was to be read for somebody cannot be; the queries that end because of it."""

@@ -6,7 +6,7 @@ kept. This cannot deadlock. Of the streams that stand still for a query, take th
 its walks need no other stream to move, so they end, its backlog shrinks, and it is read on.
 
 A batch that is sealed is logged before anything else is done with it: **fed** is how far the stream is logged, and so
-how far anybody has seen it.
+how far anybody has seen it. After a restart the log says where all of this stood, and the stream goes on from there.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+
 from node.core.limits import Limits
 from node.core.streams.backlog import Backlog
+from node.core.streams.log_extent import LogExtent, LoggedBatch
+from node.core.streams.position import Position
 from node.core.streams.recent_batches import RecentBatches
-from node.core.streams.sealer import Batch, Sealer
+from node.core.streams.sealer import Aside, Batch, Sealer
 from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start, tick_text
 from node.core.streams.view import SealedRows
 from planner.model.errors import NarrowsError
@@ -36,6 +40,8 @@ class LocalStream:
     first_ts: int | None = None
     #: How much of its past is kept for queries that come later.
     retain_ms: int = 0
+    #: What its log has of an earlier life.
+    logged: LogExtent | None = None
 
 
 class Follower(Protocol):
@@ -59,16 +65,6 @@ class Follower(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Logged:
-    """A batch that the log has."""
-
-    first: int
-    end: int
-    rows: int
-    nbytes: int
-
-
 class StreamState:
     """A stream of this site, as it runs."""
 
@@ -76,7 +72,7 @@ class StreamState:
         unit = local.info.unit
         self.info = local.info
         self.tau = tau_ms * unit
-        self.sealer = Sealer(local.info.schema, self.tau, local.lateness_ms * unit)
+        self.sealer = Sealer(local.info.schema, self.tau, local.lateness_ms * unit, local.logged)
         self.followers: list[tuple[str, Follower]] = []
         self.reading = False
         self.ended = False
@@ -93,8 +89,23 @@ class StreamState:
         self._retain = local.retain_ms * unit
         #: Batches that are sealed and not logged, with the time at which they were sealed.
         self._sealed: deque[tuple[Batch, int]] = deque()
-        self._log: deque[_Logged] = deque()
+        self._log: deque[LoggedBatch] = deque()
         self._newest_ts = TICK_MIN
+        if local.logged is not None:
+            self._go_on(local.logged)
+
+    def _go_on(self, logged: LogExtent) -> None:
+        """After what an earlier life logged, all of which nobody needs yet."""
+        self.fed = logged.end
+        self.fed_rows = self.rows_arrived = logged.next_tuple
+        self.ended = logged.end == TICK_END
+        self._log.extend(logged.batches)
+        if not self.ended:
+            self._newest_ts = tick_start(logged.end, self.tau)
+        else:
+            self._newest_ts = tick_start(logged.batches[-1].first, self.tau)
+            if logged.newest_ts is not None:
+                self._newest_ts = max(self._newest_ts, logged.newest_ts + 1)
 
     @property
     def frontier(self) -> int:
@@ -103,6 +114,17 @@ class StreamState:
     def sealed_ts(self, tick: int) -> int:
         """The first event time of a tick."""
         return tick_start(tick, self.tau)
+
+    def arrived(
+        self, rows: pa.RecordBatch, ts: pa.Int64Array, start: Position | None, end: Position | None
+    ) -> list[Aside]:
+        """Rows of its source, as RowsArrived has them; those that can be in no batch."""
+        open_before = self.sealer.open_rows
+        aside = self.sealer.add(rows, ts, start, end)
+        rows_aside = sum(part.rows.num_rows for part in aside)
+        self.rows_aside += rows_aside
+        self.rows_arrived += self.sealer.open_rows - open_before + rows_aside
+        return aside
 
     # -- the log ------------------------------------------------------------------------------
 
@@ -127,7 +149,7 @@ class StreamState:
         """A batch is given to all who want it."""
         self.fed = sealed.span.end
         self.fed_rows += len(sealed)
-        self._log.append(_Logged(sealed.span.first, sealed.span.end, len(sealed), sealed.rows.nbytes))
+        self._log.append(LoggedBatch(sealed.span.first, sealed.span.end, len(sealed), sealed.rows.nbytes))
         if sealed.span.end < TICK_END:
             self._newest_ts = tick_start(sealed.span.end, self.tau)
         elif len(sealed.ts):
@@ -155,7 +177,7 @@ class StreamState:
             return self.fed
         return next((batch.first for batch in self._log if self._is_retained(batch)), self.fed)
 
-    def _is_retained(self, batch: _Logged) -> bool:
+    def _is_retained(self, batch: LoggedBatch) -> bool:
         return tick_start(batch.end, self.tau) > self._newest_ts - self._retain
 
     def trim(self, needed_ts: int) -> int | None:
@@ -182,7 +204,7 @@ class StreamState:
 
     @property
     def started(self) -> bool:
-        return self.rows_arrived > 0 or self.ended
+        return self.rows_arrived > 0 or self.ended or self.fed > TICK_MIN
 
     @property
     def state(self) -> str:

@@ -44,8 +44,8 @@ class Feed:
     def give(self, *ts: int | None, watermark: int | None = None, ended: bool = False) -> Batch | None:
         rows = rows_of(ts, self._arrived)
         self._arrived += len(ts)
-        for aside, reason in self.sealer.add(rows, rows.column("ts")):
-            {LATE: self.late, NO_TIME: self.timeless}[reason].extend(aside.column("n").to_pylist())
+        for aside in self.sealer.add(rows, rows.column("ts")):
+            {LATE: self.late, NO_TIME: self.timeless}[aside.reason].extend(aside.rows.column("n").to_pylist())
         batch = self.sealer.seal(watermark, ended)
         if batch is not None:
             self.batches.append(batch)

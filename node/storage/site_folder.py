@@ -1,0 +1,166 @@
+"""The folder of a site, ``state_dir/SITE``, as a daemon begins with it.
+
+daemon.lock         held by the one daemon that uses the folder
+site.db             whose it is, which life this is, small records (``site_records``)
+headroom.bin        room for when the disk is full (``headroom``)
+STREAM/log/         the log of each stream; beside it what its source keeps
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node.core.streams.log_extent import LogExtent
+from node.core.streams.ticks import tick_text
+from node.storage.disk_log import DiskLog
+from node.storage.errors import NoRoomError, StorageError
+from node.storage.folder import Folder, sync_folder
+from node.storage.headroom import HEADROOM_BYTES, HEADROOM_NAME, Headroom
+from node.storage.lock import LOCK_NAME, SiteLock
+from node.storage.site_records import (
+    RECORDS_NAME,
+    SiteRecords,
+    check_folder,
+    check_owner,
+    forget_records,
+    record_counts,
+)
+from node.storage.stream_logs import StreamLogs
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class SiteFolder:
+    """All that a daemon has in its folder. Made by ``open_folder``."""
+
+    lock: SiteLock
+    records: SiteRecords
+    headroom: Headroom
+    logs: StreamLogs
+    #: What the logs have of earlier lives; a stream that never sealed a batch is not in it.
+    extents: dict[str, LogExtent] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Let go of everything; the logs are closed by whoever writes them."""
+        self.records.close()
+        self.lock.release()
+
+
+def open_folder(
+    path: Path,
+    cluster: str,
+    site: str,
+    streams: Iterable[str],
+    clock_s: int,
+    fresh: bool = False,
+    headroom_bytes: int = HEADROOM_BYTES,
+) -> SiteFolder:
+    """Begin the next life of a site in its folder; ``fresh``: say what is there, and forget it first.
+
+    Raises StorageError if another daemon has it, if it is another site's, of another version or damaged (nothing is
+    touched then), or cannot be written to.
+    """
+    lock = SiteLock(path)
+    try:
+        if fresh:
+            _begin_anew(path, cluster, site)
+        check_folder(path, cluster, site)
+        names = list(streams)
+        logs, extents = open_logs(path, names)
+        headroom = Headroom(path, headroom_bytes)
+        return SiteFolder(lock, _records(path, cluster, site, clock_s, headroom), headroom, logs, extents)
+    except OSError as error:
+        lock.release()
+        got = f"{error.strerror or error} ({error.filename})"
+        raise StorageError(f"{path} required a state_dir that can be written to; got {got}") from error
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _records(path: Path, cluster: str, site: str, clock_s: int, headroom: Headroom) -> SiteRecords:
+    """The next life is durable before anything else; on a full disk the reserved room is for that."""
+    try:
+        records = SiteRecords.open(path, cluster, site, clock_s)
+    except NoRoomError:
+        if not headroom.release():
+            raise
+        records = SiteRecords.open(path, cluster, site, clock_s)
+    headroom.reserve()
+    return records
+
+
+def open_logs(path: Path, streams: Iterable[str]) -> tuple[StreamLogs, dict[str, LogExtent]]:
+    """The logs in ``path/STREAM/log``, checked, torn tails cut, and what they have.
+
+    The caller has the folder's lock. Raises StorageError, or OSError.
+    """
+    logs: dict[str, DiskLog] = {}
+    extents: dict[str, LogExtent] = {}
+    for stream in streams:
+        logs[stream] = DiskLog(Folder(path / stream / "log"))
+        found = logs[stream].recover()
+        if found.cut_bytes:
+            log.info("stream %s: %d bytes were cut off its log, of batches never confirmed", stream, found.cut_bytes)
+        if found.extent is not None:
+            extents[stream] = found.extent
+            log.info(
+                "stream %s goes on at tick %s; its log has %d batches of %d tuples from tick %s on, %d bytes",
+                stream,
+                tick_text(found.frontier),
+                found.batches,
+                found.rows,
+                tick_text(found.extent.begin),
+                found.nbytes,
+            )
+    # A source may have made the folder of its stream, and sources do not sync.
+    sync_folder(path)
+    return StreamLogs(logs), extents
+
+
+# -- beginning anew -----------------------------------------------------------------------------
+
+
+def contents(path: Path) -> list[str]:
+    """What of a site would be forgotten, a line for each thing; nothing if there is nothing."""
+    lines = [_contents_of(entry) for entry in sorted(path.iterdir()) if entry.name not in _OURS]
+    records = ", ".join(f"{count} of {kind}" for kind, count in record_counts(path).items())
+    return [*lines, f"records: {records}"] if records else lines
+
+
+#: Files that are no content: the lock, the room, and the records, which are told by their kinds.
+_OURS = (LOCK_NAME, HEADROOM_NAME, *(f"{RECORDS_NAME}{end}" for end in ("", "-wal", "-shm", ".new")))
+
+
+def _contents_of(entry: Path) -> str:
+    files = [entry] if entry.is_file() else [path for path in entry.rglob("*") if path.is_file()]
+    size = f"{sum(path.stat().st_size for path in files)} bytes"
+    if not (entry / "log").is_dir():
+        return f"{entry.name}: {size}"
+    try:
+        found = DiskLog(Folder(entry / "log")).recover()
+    except StorageError as error:
+        return f"stream {entry.name}: {size}, which cannot be read: {error}"
+    if found.extent is None:
+        return f"stream {entry.name}: {size}"
+    ticks = f"ticks {tick_text(found.extent.begin)} to {tick_text(found.frontier)}"
+    return f"stream {entry.name}: {ticks}, {found.rows} tuples, {size}"
+
+
+def _begin_anew(path: Path, cluster: str, site: str) -> None:
+    """Say what there is, then forget it. What remains is the number of the last life, so that no name comes again."""
+    check_owner(path, cluster, site)
+    for line in contents(path):
+        log.warning("--fresh: site %s forgets %s", site, line)
+    forget_records(path, cluster, site)
+    for entry in path.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name not in _OURS:
+            entry.unlink()
+    sync_folder(path)

@@ -1,0 +1,282 @@
+"""Who the folder of a site belongs to, which life of the daemon this is, and small records, all in one SQLite file.
+
+Correct here: what ``commit`` was told is there after a crash at any moment, all of one call or nothing; lives rise, and
+a life is durable before anybody can hear of it. A folder of another site, another cluster or a version that is not
+known is refused before anything is touched.
+
+The caller has the folder's lock (``lock``). Any thread may call; one at a time is served.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Protocol, Self
+
+from node.core.records import Delete, Put, RecordChange
+from node.storage.errors import DiskFailedError, NoRoomError, StorageError, VersionError
+from node.storage.folder import sync_folder
+
+#: The version of all that a site keeps. Version 1 had logs that began anew with each start, and no records.
+FORMAT_VERSION = 2
+#: No stream can be called so: there is a dot in it.
+RECORDS_NAME = "site.db"
+#: The records in which the highest life of each other site is.
+PEER_LIFE = "peer_life"
+
+_TABLES = (
+    "CREATE TABLE site (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE records (kind TEXT, key TEXT, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID",
+)
+
+
+class SiteRecords:
+    """The records of one site. Made by ``open``."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, clock_s: int) -> None:
+        self._path = path
+        self._connection = connection
+        self._changing = threading.Lock()
+        last = self._site_value("life")
+        #: Of this run of the daemon: higher than every one before, also if the folder was lost meanwhile.
+        self.life = max(clock_s, 0 if last is None else int(last) + 1)
+        with self._changing, self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO site VALUES ('life', ?)", (str(self.life),))
+        self.peer_lives = {peer: int(value) for peer, value in self.all(PEER_LIFE).items()}
+
+    @classmethod
+    def open(cls, folder: Path, cluster: str, site: str, clock_s: int) -> Self:
+        """The records in the folder of a site, which begins its next life; made if there are none.
+
+        ``clock_s``: seconds since 1970. Raises StorageError if the folder is another's, VersionError if it is of
+        another version; nothing is touched then.
+        """
+        path = folder / RECORDS_NAME
+        if not check_folder(folder, cluster, site):
+            _create(path, cluster, site)
+        with _said(path):
+            connection = _connected(path)
+        try:
+            return cls(path, connection, clock_s)
+        except BaseException:
+            connection.close()
+            raise
+
+    def remember_life(self, peer: str, life: int) -> None:
+        """From now on no lower life of that site is taken for it."""
+        if life > self.peer_lives.get(peer, 0):
+            self.commit([Put(PEER_LIFE, peer, str(life).encode())])
+            self.peer_lives[peer] = life
+
+    def put(self, kind: str, key: str, value: bytes) -> None:
+        """Keep one record."""
+        self.commit([Put(kind, key, value)])
+
+    def delete(self, kind: str, key: str) -> None:
+        """Keep it no longer."""
+        self.commit([Delete(kind, key)])
+
+    def all(self, kind: str) -> dict[str, bytes]:
+        """The records of a kind by their keys, in the order of these."""
+        with self._changing, _said(self._path):
+            rows = self._connection.execute("SELECT key, value FROM records WHERE kind = ? ORDER BY key", (kind,))
+            return dict(rows.fetchall())
+
+    def commit(self, changes: Iterable[RecordChange]) -> None:
+        """Make all changes, in order; durable when it returns.
+
+        Raises NoRoomError if the disk is full, and nothing is changed; DiskFailedError if it failed.
+        """
+        with self._changing, self._transaction():
+            for change in changes:
+                if isinstance(change, Put):
+                    row = (change.kind, change.key, change.value)
+                    self._connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
+                else:
+                    row_key = (change.kind, change.key)
+                    self._connection.execute("DELETE FROM records WHERE kind = ? AND key = ?", row_key)
+
+    def close(self) -> None:
+        """Let go of the file, once or more often."""
+        with self._changing:
+            self._connection.close()
+
+    def _site_value(self, name: str) -> str | None:
+        with _said(self._path):
+            found = self._connection.execute("SELECT value FROM site WHERE name = ?", (name,)).fetchone()
+        return None if found is None else str(found[0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with _said(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+class Records(Protocol):
+    """What a daemon needs of them."""
+
+    @property
+    def life(self) -> int: ...
+
+    @property
+    def peer_lives(self) -> Mapping[str, int]: ...
+
+    def remember_life(self, peer: str, life: int) -> None: ...
+
+    def all(self, kind: str) -> dict[str, bytes]: ...
+
+    def commit(self, changes: Iterable[RecordChange]) -> None: ...
+
+
+class NoRecords:
+    """For a run that keeps nothing on disk."""
+
+    def __init__(self, clock_s: int) -> None:
+        self.life = clock_s
+        self.peer_lives: dict[str, int] = {}
+
+    def remember_life(self, peer: str, life: int) -> None:
+        self.peer_lives[peer] = max(life, self.peer_lives.get(peer, 0))
+
+    def all(self, kind: str) -> dict[str, bytes]:
+        """There are none."""
+        return {}
+
+    def commit(self, changes: Iterable[RecordChange]) -> None:
+        """Nobody will ask for them."""
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def check_folder(folder: Path, cluster: str, site: str) -> bool:
+    """Whether there is state in the folder. Raises StorageError if it is not for this daemon; touches nothing."""
+    check_owner(folder, cluster, site)
+    version, _ = _read_identity(folder)
+    if version not in (None, FORMAT_VERSION):
+        raise VersionError(
+            f"{folder} required state of version {FORMAT_VERSION}; got version {version} "
+            "(narrows node --fresh forgets it and begins anew)"
+        )
+    return version is not None
+
+
+def check_owner(folder: Path, cluster: str, site: str) -> None:
+    """Raises StorageError if what is in the folder is another site's or another cluster's."""
+    _, values = _read_identity(folder)
+    owner = (values.get("cluster", cluster), values.get("site", site))
+    if owner != (cluster, site):
+        required = f"{folder} required the state of site {site} of cluster {cluster}"
+        raise StorageError(f"{required}; got that of site {owner[1]} of cluster {owner[0]}")
+
+
+def forget_records(folder: Path, cluster: str, site: str) -> None:
+    """Keep nothing but the number of the last life, and begin anew, of whatever version the records are."""
+    _, values = _read_identity(folder)
+    life = values.get("life", "")
+    path, made = folder / RECORDS_NAME, folder / f"{RECORDS_NAME}.new"
+    _remove(made)
+    _create(made, cluster, site, int(life) if life.isdigit() else None)
+    # The old file's journal must not be taken for that of the new one.
+    _remove_journal(path)
+    made.replace(path)
+    sync_folder(folder)
+
+
+def record_counts(folder: Path) -> dict[str, int]:
+    """How many records of each kind are in a folder; nothing if it has none, or of another version."""
+    if _read_identity(folder)[0] != FORMAT_VERSION:
+        return {}
+    with _copy_of(folder / RECORDS_NAME) as connection:
+        return dict(connection.execute("SELECT kind, count(*) FROM records GROUP BY kind ORDER BY kind").fetchall())
+
+
+def _read_identity(folder: Path) -> tuple[int | None, dict[str, str]]:
+    """Version and owner of what is in a folder; None if there is nothing. The table ``site`` is the same in all."""
+    path = folder / RECORDS_NAME
+    if not path.exists():
+        return (1 if any(folder.glob("*/log/*.log")) else None), {}
+    with _copy_of(path) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            return None, {}
+        try:
+            return version, dict(connection.execute("SELECT name, value FROM site").fetchall())
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return version, {}
+            raise
+
+
+@contextmanager
+def _copy_of(path: Path) -> Iterator[sqlite3.Connection]:
+    """To look at records that are not ours, or not yet: opening the file itself would write to it."""
+    with tempfile.TemporaryDirectory() as elsewhere, _said(path):
+        copy = Path(elsewhere, path.name)
+        shutil.copyfile(path, copy)
+        if _journal(path).exists():
+            shutil.copyfile(_journal(path), _journal(copy))
+        with closing(sqlite3.connect(copy)) as connection:
+            yield connection
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _remove_journal(path: Path) -> None:
+    _journal(path).unlink(missing_ok=True)
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    _remove_journal(path)
+
+
+def _create(path: Path, cluster: str, site: str, life: int | None = None) -> None:
+    """In one transaction, with the version: a file that a crash left half made has version 0, and is made again."""
+    values = {"cluster": cluster, "site": site} | ({} if life is None else {"life": str(life)})
+    with _said(path), closing(_connected(path)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        for table in _TABLES:
+            connection.execute(table)
+        connection.executemany("INSERT INTO site VALUES (?, ?)", values.items())
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        connection.execute("COMMIT")
+    sync_folder(path.parent)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """What SQLite finds wrong, as a StorageError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) or 0
+        name = getattr(error, "sqlite_errorname", "")
+        said = f"{path} required a disk that keeps what is written; got {error} ({name})"
+        if code & 0xFF == sqlite3.SQLITE_FULL:
+            raise NoRoomError(said) from error
+        if code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise StorageError(f"{path} required the records of a site; got {error}") from error
+        raise DiskFailedError(said) from error

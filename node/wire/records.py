@@ -1,0 +1,69 @@
+"""Records of queries to bytes and back, as a site keeps them over a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from node.core.effects import QueryState
+from node.core.errors import PeerProtocolError
+from node.core.links.link_frames import Packed
+from node.core.links.messages import Prepare
+from node.core.query_records import KINDS, DoneRecord, HomeRecord, PinRecord, Record, RecordKind, Recovered
+from node.core.records import Put
+from node.core.streams.ticks import Span
+from node.rpc import link_pb2
+from node.rpc import records_pb2 as pb
+from node.wire.messages import decode_message, encode_message
+from node.wire.parse import parse
+from node.wire.values import tick_in
+
+
+def record_out(record: Record) -> Put:
+    """One record as it is kept."""
+    match record:
+        case HomeRecord():
+            prepare = encode_message(record.prepare).payload
+            message: pb.HomeRecord | pb.DoneRecord | pb.PinRecord = pb.HomeRecord(
+                prepare=prepare, state=record.state, reason=record.reason, first_tick=record.first_tick
+            )
+        case DoneRecord():
+            message = pb.DoneRecord(done=[link_pb2.Frontier(alias=head, tick=tick) for head, tick in record.done])
+        case PinRecord():
+            message = pb.PinRecord(home=record.home, streams=record.streams)
+    return Put(KINDS[type(record)], record.query_id, message.SerializeToString())
+
+
+def recovered(
+    records: Mapping[str, Mapping[str, bytes]], stored: Mapping[str, Sequence[tuple[str, Span]]]
+) -> Recovered:
+    """What a daemon found when it started: records by kind and query, and which walks its results store has.
+
+    Raises PeerProtocolError for what is no record.
+    """
+    homes = [_home(query_id, data) for query_id, data in records.get(RecordKind.HOME, {}).items()]
+    done = [_done(query_id, data) for query_id, data in records.get(RecordKind.DONE, {}).items()]
+    pins = [_pin(query_id, data) for query_id, data in records.get(RecordKind.PIN, {}).items()]
+    spans = {query_id: tuple(walks) for query_id, walks in stored.items()}
+    return Recovered(tuple(homes), tuple(done), tuple(pins), spans)
+
+
+def _home(query_id: str, data: bytes) -> HomeRecord:
+    record = pb.HomeRecord()
+    parse(record, data, "the record of a query")
+    prepare = decode_message(Packed(record.prepare))
+    if not isinstance(prepare, Prepare):
+        raise PeerProtocolError(f"the record of query {query_id} requires its plan; got {type(prepare).__name__}")
+    first_tick = tick_in(record.first_tick) if record.HasField("first_tick") else None
+    return HomeRecord(query_id, prepare, QueryState(record.state), record.reason, first_tick)
+
+
+def _done(query_id: str, data: bytes) -> DoneRecord:
+    record = pb.DoneRecord()
+    parse(record, data, "the record of what is done")
+    return DoneRecord(query_id, tuple((done.alias, tick_in(done.tick)) for done in record.done))
+
+
+def _pin(query_id: str, data: bytes) -> PinRecord:
+    record = pb.PinRecord()
+    parse(record, data, "the record of a pin")
+    return PinRecord(query_id, record.home, tuple(record.streams))
