@@ -127,6 +127,11 @@ class Site:
         known = {info.name: info for peer in peers for info in self._peer_streams[peer]}
         return known | {stream.info.name: stream.info for stream in self.streams.values()}
 
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """Queries for which the logs of this site keep something."""
+        return self._participant.pinned
+
     def view_counts(self) -> list[ViewCount]:
         """What queries saw of the local streams, the newest ended queries included."""
         return self._participant.view_counts()

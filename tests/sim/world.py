@@ -11,11 +11,12 @@ from __future__ import annotations
 import heapq
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from node.barrier import Barrier
 from node.codec import cut
 from node.core.effects import (
     AppendBatch,
@@ -29,13 +30,27 @@ from node.core.effects import (
     SetAside,
     StoreRows,
     TrimLog,
+    WriteRecords,
 )
 from node.core.engine import Append, Engine, Question
-from node.core.events import BatchLogged, DropRequested, ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.events import (
+    BatchLogged,
+    DropRequested,
+    ProbeFinished,
+    QueryIssued,
+    RowsArrived,
+    RowsStored,
+    SiteStarted,
+)
 from node.core.links.link import LinkState
 from node.core.queries.waiting import Waiting
+from node.core.query_records import RecordKind
+from node.core.records import Put
+from node.core.site import Site
+from node.core.streams.log_extent import LogExtent
+from node.core.streams.position import Position, SourcePlace
 from node.core.streams.stream import LocalStream
-from node.core.streams.ticks import TICK_END, TICK_MIN
+from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from node.engine.native import NativeEngine
 from node.stack import (
     CloseConnection,
@@ -51,6 +66,7 @@ from node.stack import (
 from node.storage.disk_log import DiskLog
 from node.storage.memory_log import MemoryLog
 from node.storage.stream_logs import LogEffect, StreamLogs
+from node.wire.records import recovered
 from planner.algorithms.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
@@ -63,7 +79,7 @@ from tests.sim.judges.views import Views
 from tests.sim.mail import Mail
 from tests.sim.reference_engine import ReferenceEngine
 from tests.sim.scenarios.queries import QuerySpec
-from tests.sim.scenarios.scenario import Fault, Scenario, StreamData
+from tests.sim.scenarios.scenario import Fault, Restart, Scenario, StreamData
 
 START_US = 1_800_000_000_000_000
 DEADLINE_US = 3_600_000_000
@@ -96,7 +112,8 @@ class Delivered:
     sites: tuple[str, ...] = ()
     schema: pa.Schema | None = None
     batches: list[pa.RecordBatch] = field(default_factory=list)
-    stored: set[tuple[str, int]] = field(default_factory=set)
+    #: The walks whose rows the sink has for good.
+    stored: list[tuple[str, Span]] = field(default_factory=list)
 
     @property
     def over(self) -> bool:
@@ -142,12 +159,19 @@ class SimSource:
         """The next chunk; the end comes with the last rows or after them, as it may in a file."""
         if self._table is None:
             empty = pa.RecordBatch.from_pylist([], schema=self.info.schema)
-            return RowsArrived(self.info.name, empty, pa.array([], pa.int64()), None, True)
+            return RowsArrived(
+                self.info.name, empty, pa.array([], pa.int64()), None, True, Position(0, 0), Position(0, 0)
+            )
         rows = self._table.slice(self._next, rng.randint(0, self._chunk_rows_max))
         self._next += rows.num_rows
         over = self._next == self._table.num_rows
         ended = over and (rows.num_rows == 0 or rng.random() < 0.5)
-        return RowsArrived(self.info.name, rows, rows.column("ts"), None, ended)
+        start, end = Position(0, self._next - rows.num_rows), Position(0, self._next)
+        return RowsArrived(self.info.name, rows, rows.column("ts"), None, ended, start, end)
+
+    def go_on(self, place: SourcePlace) -> None:
+        """Read again what a daemon that died had not sealed."""
+        self._next = place.resume.row
 
     def read_live(self, now_ms: int) -> RowsArrived:
         """What has come since the last time, and the news that there is nothing more before ``now_ms``."""
@@ -156,8 +180,9 @@ class SimSource:
         times = rest.column("ts").to_pylist() if rest is not None else []
         count = sum(ts < now_ms * scale for ts in times)
         rows = rest.slice(0, count) if rest is not None else pa.RecordBatch.from_pylist([], schema=self.info.schema)
+        start, end = Position(0, self._next), Position(0, self._next + count)
         self._next += count
-        return RowsArrived(self.info.name, rows, rows.column("ts"), now_ms * scale, count == len(times))
+        return RowsArrived(self.info.name, rows, rows.column("ts"), now_ms * scale, count == len(times), start, end)
 
 
 class World:
@@ -182,13 +207,19 @@ class World:
         #: When a site's storage is through with what it was asked; and by stream, up to which tick it is durable.
         self._log_us: dict[str, int] = {}
         self._durable: dict[str, int] = {}
+        #: By stream, what its site found in its log when it was last started.
+        self._extents: dict[str, LogExtent | None] = {}
         #: How often each site was started; what was under way in an earlier life comes to nothing.
-        self._lives = dict.fromkeys(scenario.sites, 0)
+        self._lives = dict.fromkeys(scenario.sites, 1)
+        self._down: set[str] = set()
+        #: What each site keeps of queries over a crash; what it writes at the moment, and what waits for that.
+        self._records: dict[str, dict[str, dict[str, bytes]]] = {site: {} for site in scenario.sites}
+        self._writing: dict[str, list[WriteRecords]] = {site: [] for site in scenario.sites}
+        self._barriers: dict[str, Barrier] = {}
+        self._storing: dict[str, list[StoreRows]] = {site: [] for site in scenario.sites}
         self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
         specs = {query.query_id: query.spec for query in self._queries}
-        self.invariants = Invariants(self._nodes, self.mail, self.views, self.copies, specs)
-        for site in scenario.sites:
-            self._start(site)
+        self.invariants = Invariants(self._nodes, self.mail, self.views, self.copies, specs, scenario.tau_ms)
         self._connections: dict[tuple[str, str], int] = {}
         self._connection_count = 0
         self._arrival_us: dict[tuple[int, str], int] = {}
@@ -201,20 +232,29 @@ class World:
         self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
         self._reads = 0
+        #: What a site asks in a turn of its engine and of its logs.
+        self._ops: list[RunOp] = []
+        self._logging: list[LogEffect] = []
         self._sharing = Sharing()
-        self._aside: dict[str, int] = {}
+        #: By stream, the rows that were set aside.
+        self._aside: dict[str, set[Position]] = {}
+        for site in scenario.sites:
+            self._start(site)
 
     def _start(self, site: str) -> None:
-        self._lives[site] += 1
         self._engines[site] = ReferenceEngine() if self.scenario.reference_engine else NativeEngine()
         self._logs[site] = StreamLogs(
             {data.name: self._log(data) for data in self.scenario.streams if data.site == site}
         )
         self._log_us[site] = 0
+        self._writing[site], self._storing[site] = [], []
+        self._barriers[site] = Barrier(lambda output: self._do(site, output), lambda output: self._write(site, output))
         self._nodes[site] = self._node(site)
+        self._give(site, [SiteStarted()])
 
     def _log(self, data: StreamData) -> DiskLog | MemoryLog:
-        """A stream's log as a daemon begins with it: what a crash left is recovered, and begun anew."""
+        """A stream's log as a daemon begins with it: what a crash left is recovered."""
+        self._extents[data.name] = None
         if not self.scenario.disk:
             return MemoryLog()
         disk = self._disks.get(data.name)
@@ -229,8 +269,8 @@ class World:
             raise SimulationError(
                 f"the log of {data.name} lost ticks: {durable} were durable, {found.frontier} are there"
             )
-        log.begin()
-        self._durable[data.name] = TICK_MIN
+        self._durable[data.name] = found.frontier
+        self._extents[data.name] = found.extent
         return log
 
     def _node(self, site: str) -> Stack:
@@ -238,12 +278,18 @@ class World:
         streams = []
         for data in scenario.streams:
             if data.site == site:
-                self._sources[data.name] = SimSource(data, scenario.chunk_rows_max)
-                info = self._sources[data.name].info
-                streams.append(LocalStream(info, data.lateness_ms, data.first_ts, data.retain_ms))
+                source = self._sources[data.name] = SimSource(data, scenario.chunk_rows_max)
+                extent = self._extents[data.name]
+                if extent is not None and extent.place is not None:
+                    place = extent.place
+                    source.go_on(place)
+                    aside = {position for position in self._aside.get(data.name, ()) if position >= place.resume}
+                    extent = replace(extent, aside=frozenset(aside))
+                streams.append(LocalStream(source.info, data.lateness_ms, data.first_ts, data.retain_ms, extent))
         peers = [peer for peer in scenario.sites if peer != site]
-        session = self._rng.getrandbits(32) | 1
-        node = Stack("sim", site, peers, scenario.tau_ms, session, streams, scenario.limits)
+        stored = {query.query_id: query.stored for query in self._queries if query.spec.sink == site}
+        found = recovered(self._records[site], stored)
+        node = Stack("sim", site, peers, scenario.tau_ms, self._lives[site], streams, scenario.limits, found)
         self.mail.watch(node.site)
         return node
 
@@ -265,8 +311,8 @@ class World:
         for site in self.scenario.sites:
             self._at(TIMER_US, lambda site=site: self._timer(site))  # type: ignore[misc]
         self._call_queries()
-        if self.scenario.restart is not None:
-            self._at(self.scenario.restart.at_us, self._restart)
+        for restart in self.scenario.restarts:
+            self._at(restart.at_us, lambda restart=restart: self._crash(restart))  # type: ignore[misc]
         while self._heap and not self._over():
             self.now_us, _, action = heapq.heappop(self._heap)
             if self.now_us - START_US > DEADLINE_US:
@@ -281,11 +327,13 @@ class World:
         probes = [counts for node in self._nodes.values() for counts in node.site.probe_counts()]
         early, late = sum(counts.early for counts in probes), sum(counts.late for counts in probes)
         ended = [stream for node in self._nodes.values() for stream in node.site.streams.values() if stream.ended]
-        aside = {stream.info.name: self._aside.get(stream.info.name, 0) for stream in ended}
+        aside = {stream.info.name: len(self._aside.get(stream.info.name, ())) for stream in ended}
         return Outcome(self._queries, aside, self.story, virtual_us, self.counts, early, late)
 
     def _over(self) -> bool:
         """Every query has ended, or its home forgot it, and so has every site."""
+        if self._down:
+            return False
         if any(query.called and not query.over for query in self._queries):
             return False
         waiting = [query for query in self._queries if not query.called]
@@ -293,7 +341,7 @@ class World:
             # Nothing is read any more that could make its time come.
             self._call(waiting[0])
             return False
-        return not any(node.site.runs or node.site.arrangements.in_use for node in self._nodes.values())
+        return not any(_is_busy(node.site) for node in self._nodes.values())
 
     def _check_nothing_is_left(self) -> None:
         for name, node in self._nodes.items():
@@ -306,22 +354,61 @@ class World:
             if followed or (isinstance(engine, ReferenceEngine) and engine.tables):
                 raise SimulationError(f"{name} still holds {followed} or tables of a query that has ended")
 
-    def _restart(self) -> None:
-        assert self.scenario.restart is not None
-        site = self.scenario.restart.site
-        self._tell(f"{site} is killed and started again")
-        for query in self._queries:
-            query.forgotten |= query.spec.sink == site and query.life is not None and not query.state.ended
-        for data in self.scenario.streams:
-            if data.site == site:
-                self._aside.pop(data.name, None)
-        self._start(site)
+    def _crash(self, restart: Restart) -> None:
+        site = restart.site
+        if site in self._down:
+            return
+        self._tell(f"{site} is killed, and its disk is {'lost' if restart.fresh else 'as a crash leaves it'}")
+        self._count("crashes with an empty disk" if restart.fresh else "crashes")
+        self._count_crash(site)
+        # What was being written may be there or not, but nothing without what was before it.
+        for writing in self._writing[site][: self._rng.randint(0, len(self._writing[site]))]:
+            self._keep(site, writing)
+        for storing in self._storing[site][: self._rng.randint(0, len(self._storing[site]))]:
+            self._keep_rows(storing)
+        if restart.fresh:
+            self._empty_disk(site)
+        self._forget_unpromised(site)
+        self._lives[site] += 1
+        self._down.add(site)
         self.copies.forget(site)
         self.mail.lost(site)
-        self.invariants.restarted(site)
+        self.invariants.restarted(site, restart.fresh)
         for pair in self._pairs():
             if site in pair:
                 self._break(pair, "the daemon died")
+        self._at(restart.down_us, lambda: self._come_back(site))
+
+    def _forget_unpromised(self, site: str) -> None:
+        known = self._records[site].get(RecordKind.HOME, {})
+        for query in self._queries:
+            if query.spec.sink == site and query.life is not None and not query.state.ended:
+                query.forgotten |= query.query_id not in known
+
+    def _empty_disk(self, site: str) -> None:
+        self._records[site] = {}
+        for data in self.scenario.streams:
+            if data.site == site:
+                self._disks.pop(data.name, None)
+                self._aside.pop(data.name, None)
+                self._durable.pop(data.name, None)
+
+    def _count_crash(self, site: str) -> None:
+        """What a site was at when it died."""
+        node = self._nodes[site].site
+        self._count("crashes while records were written", bool(self._writing[site]))
+        self._count("crashes while rows were stored", bool(self._storing[site]))
+        self._count("crashes with queries running", any(run.started for run in node.runs.values()))
+        self._count("crashes with queries prepared", any(not run.started for run in node.runs.values()))
+        states = [home.state for home in node.homes.values()]
+        self._count("crashes of a home", QueryState.RUNNING in states)
+        self._count("crashes of a home that recovers", QueryState.RECOVERING in states)
+        self._count("crashes while logs were read", node.arrangements.readers.in_use)
+
+    def _come_back(self, site: str) -> None:
+        self._tell(f"{site} is started again")
+        self._down.discard(site)
+        self._start(site)
 
     def _where(self) -> str:
         states = []
@@ -360,7 +447,7 @@ class World:
 
     def _try_issue(self, query: Delivered) -> None:
         home = self._nodes[query.spec.sink]
-        if any(link.state is not LinkState.UP for link in home.links.values()):
+        if query.spec.sink in self._down or any(link.state is not LinkState.UP for link in home.links.values()):
             self._at(100_000, lambda: self._try_issue(query))
             return
         parsed = parse_query(query.spec.text, home.site.catalogue)
@@ -378,8 +465,9 @@ class World:
     def _give_up(self, site: str, query: Delivered) -> None:
         """A site ends a query for reasons of its own, as if its engine had failed; home hears of it later."""
         node = self._nodes[site]
-        if not query.over and query.query_id in node.site.runs:
+        if not query.over and query.query_id in node.site.runs and site not in self._down:
             query.gave_up = True
+            self.invariants.given_up.add(query.query_id)
             self.copies.doomed.add(query.query_id)
             self._tell(f"{site} gives {query.query_id} up")
             node.site._participant.fail(query.query_id, GIVEN_UP)
@@ -391,18 +479,23 @@ class World:
             self._at(self._delay(), lambda: self._drop(query))
 
     def _drop(self, query: Delivered) -> None:
-        if not query.over:
+        if query.spec.sink in self._down:
+            self._at(100_000, lambda: self._drop(query))
+        elif not query.over:
             self.copies.doomed.add(query.query_id)
             self._give(query.spec.sink, [DropRequested(query.query_id)])
 
     def _reported(self, site: str, report: ReportQuery) -> None:
         query = self._query(report.query_id)
         query.state, query.reason = report.state, report.reason
-        if report.state is QueryState.RUNNING:
-            run = self._nodes[site].site.runs.get(report.query_id)
-            if run is None and query.gave_up:
-                return
-            query.first_tick = TICK_END if run is None else run.first_tick
+        if report.state is QueryState.RECOVERING:
+            self._count("recoveries begun")
+            self.copies.doomed.add(query.query_id)
+        if report.state is QueryState.RUNNING and query.first_tick is not None:
+            self._count("recoveries completed")
+        elif report.state is QueryState.RUNNING:
+            query.first_tick = self._nodes[site].site.homes[report.query_id].first_tick
+            assert query.first_tick is not None
             latest = max(self._retained_from(ref.stream) for ref in query.spec.refs)
             if query.first_tick > latest:
                 raise SimulationError(
@@ -427,7 +520,7 @@ class World:
 
     def _dial(self, pair: tuple[str, str]) -> None:
         fault = self._faults_now.get(pair)
-        if fault is not None and not fault.silent:
+        if (fault is not None and not fault.silent) or self._down & set(pair):
             self._at(200_000, lambda: self._dial(pair))
             return
         self._connection_count += 1
@@ -508,48 +601,56 @@ class World:
     # -- effects ------------------------------------------------------------------------------
 
     def _give(self, site: str, inputs: list[Input]) -> None:
-        if not isinstance(inputs[0], TimePassed):
+        if not isinstance(inputs[0], TimePassed) and site not in self._down:
             self._tell(f"{site} <- {_brief(inputs[0])}")
         for item in inputs:
             if isinstance(item, ProbeFinished):
                 self.invariants.answered(site, item.op_id)
-        self._perform(site, self._nodes[site].handle(inputs, self.now_us))
+        if site in self._down:
+            return
+        outputs = self._nodes[site].handle(inputs, self.now_us)
+        for output in outputs:
+            if isinstance(output, TrimLog):
+                self.invariants.trimmed(site, output.stream, output.tick)
+        self._barriers[site].put(outputs)
+        self._finish_turn(site)
         self._sharing.note(self._nodes[site].site, self.mail.sent)
         if isinstance(inputs[0], FrameArrived):
             self.copies.check(site, self._nodes[site].site, self._engines[site])
             self.invariants.after(site)
 
-    def _perform(self, site: str, outputs: Iterable[Output]) -> None:  # noqa: C901
-        ops: list[RunOp] = []
-        logging: list[LogEffect] = []
-        for output in outputs:
-            match output:
-                case SendFrame():
-                    self._carry(site, output)
-                case CloseConnection():
-                    pair = (min(site, output.peer), max(site, output.peer))
-                    self._tell(f"{site} closes {output.peer}: {output.reason}")
-                    if self._connections.get(pair) == output.connection:
-                        self._break(pair, output.reason)
-                case ReadSource():
-                    self._read(site, output.stream)
-                case RunOp():
-                    ops.append(output)
-                case AppendBatch() | ReadLog() | TrimLog():
-                    logging.append(output)
-                    if isinstance(output, TrimLog):
-                        self.invariants.trimmed(site, output.stream, output.tick)
-                case StoreRows():
-                    self._store(site, output)
-                case SetAside():
-                    self._aside[output.stream] = self._aside.get(output.stream, 0) + output.rows.num_rows
-                case ReportQuery():
-                    self._tell(f"{site} reports {output.query_id} {output.state} {output.reason}")
-                    self._reported(site, output)
-                case NoteIgnored():
-                    self._count(output.reason)
-                case BlamePeer():
-                    raise SimulationError(f"{site} blames {output.peer}: {output.reason}")
+    def _do(self, site: str, output: Output) -> None:  # noqa: C901
+        match output:
+            case SendFrame():
+                self._carry(site, output)
+            case CloseConnection():
+                pair = (min(site, output.peer), max(site, output.peer))
+                self._tell(f"{site} closes {output.peer}: {output.reason}")
+                if self._connections.get(pair) == output.connection:
+                    self._break(pair, output.reason)
+            case ReadSource():
+                self._read(site, output.stream)
+            case RunOp():
+                self._ops.append(output)
+            case AppendBatch() | ReadLog() | TrimLog():
+                self._logging.append(output)
+            case StoreRows():
+                self._store(site, output)
+            case SetAside():
+                assert output.positions is not None
+                rows = {Position(*map(int, position)) for position in output.positions}
+                self._aside.setdefault(output.stream, set()).update(rows)
+            case ReportQuery():
+                self._tell(f"{site} reports {output.query_id} {output.state} {output.reason}")
+                self._reported(site, output)
+            case NoteIgnored():
+                self._count(output.reason)
+            case BlamePeer():
+                raise SimulationError(f"{site} blames {output.peer}: {output.reason}")
+
+    def _finish_turn(self, site: str) -> None:
+        """What was asked of the engine and of the logs in a turn is done together."""
+        ops, self._ops, logging, self._logging = self._ops, [], self._logging, []
         self._run_ops(site, ops)
         if logging:
             self._run_log(site, logging)
@@ -589,13 +690,11 @@ class World:
         self._later(site, delay_us, lambda: answer)
 
     def _later(self, site: str, delay_us: int, answer: Callable[[], Input]) -> None:
+        self._later_do(site, delay_us, lambda: self._give(site, [answer()]))
+
+    def _later_do(self, site: str, delay_us: int, action: Callable[[], None]) -> None:
         life = self._lives[site]
-
-        def give() -> None:
-            if self._lives[site] == life:
-                self._give(site, [answer()])
-
-        self._at(delay_us, give)
+        self._at(delay_us, lambda: action() if self._lives[site] == life else None)
 
     def _run_ops(self, site: str, effects: list[RunOp]) -> None:
         """All of a turn together, as the daemon does; what an engine answers it answers in order."""
@@ -611,13 +710,45 @@ class World:
                 self._answer(site, answered - self.now_us, ProbeFinished(effect.op_id, outcome))
 
     def _store(self, site: str, effect: StoreRows) -> None:
-        query, walk = self._query(effect.query_id), (effect.head, effect.span.first)
+        self._storing[site].append(effect)
+
+        def stored() -> Input:
+            self._storing[site].remove(effect)
+            self._keep_rows(effect)
+            return RowsStored(effect.query_id, effect.head, effect.span)
+
+        self._later(site, self._delay(), stored)
+
+    def _keep_rows(self, effect: StoreRows) -> None:
+        query, walk = self._query(effect.query_id), (effect.head, effect.span)
         if walk in query.stored:
             raise SimulationError(f"walk {walk} of {effect.query_id} is stored twice")
-        query.stored.add(walk)
+        query.stored.append(walk)
         self.invariants.stored(effect)
         query.batches.append(effect.rows)
-        self._answer(site, self._delay(), RowsStored(effect.query_id, effect.head, effect.span))
+
+    # -- records ------------------------------------------------------------------------------
+
+    def _write(self, site: str, effect: WriteRecords) -> None:
+        """The disk takes its time, and takes what was handed over meanwhile together."""
+        self._writing[site].append(effect)
+        if len(self._writing[site]) == 1:
+            self._later_do(site, self._delay(), lambda: self._written(site))
+
+    def _written(self, site: str) -> None:
+        writing, self._writing[site] = self._writing[site], []
+        for effect in writing:
+            self._keep(site, effect)
+        self._barriers[site].written(len(writing))
+        self._finish_turn(site)
+
+    def _keep(self, site: str, effect: WriteRecords) -> None:
+        for change in effect.changes:
+            of_kind = self._records[site].setdefault(change.kind, {})
+            if isinstance(change, Put):
+                of_kind[change.key] = change.value
+            else:
+                of_kind.pop(change.key, None)
 
     def walks(self) -> list[str]:
         """Every walk under way, and what it waits for."""
@@ -625,11 +756,15 @@ class World:
 
     # -- the story ----------------------------------------------------------------------------
 
-    def _count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
+    def _count(self, what: str, happened: bool = True) -> None:
+        self.counts[what] = self.counts.get(what, 0) + happened
 
     def _tell(self, line: str) -> None:
         self.story.append(f"{(self.now_us - START_US) / 1e6:12.6f}  {line}")
+
+
+def _is_busy(site: Site) -> bool:
+    return bool(site.runs or site.arrangements.in_use or site.pins)
 
 
 def _brief(item: Input) -> str:

@@ -111,7 +111,7 @@ class HomeQuery:
 
     def _of_own(self, what: str) -> Ticks:
         """Ticks by alias, as the sites of their streams named them."""
-        found = {}
+        found: dict[str, int] = {}
         for site, answer in self._answers.items():
             own = [ref.alias for ref in self.plan.query.streams if ref.stream.site == site]
             found |= {alias: tick for alias, tick in getattr(answer, what) if alias in own}

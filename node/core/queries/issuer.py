@@ -72,9 +72,11 @@ class Issuer:
         return home
 
     def begin_again_all(self) -> None:
-        """The site can speak to others: queries of an earlier life go on."""
+        """The site can speak to others: queries of an earlier life go on; of those that are over it is told again."""
         for home in list(self.homes.values()):
-            if not home.state.ended:
+            if home.state.ended:
+                self._outbox.do(ReportQuery(home.query_id, home.state, home.reason))
+            else:
                 home.issued_us = self._outbox.now_us
                 self._begin_again(home, f"site {self._outbox.site} was restarted")
 

@@ -173,6 +173,11 @@ class Participant:
             message.query_id, earliest, origin_ms, rtts, frontiers, message.generation, tuple(begins.items())
         )
 
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """Queries for which logs keep something."""
+        return tuple(self._pins)
+
     # -- what is kept for queries that go on --------------------------------------------------
 
     def _begins(self, query_id: str, plan: Plan, resumed: Resumption) -> dict[str, int]:
@@ -193,7 +198,9 @@ class Participant:
                 else:
                     seen = tick_of(seen_ts, reach.tau)
                 found[ref.alias] = max(resumed.first_tick, min(done[ref.alias], seen))
-                stream.check_log(found[ref.alias], done[ref.alias])
+                # Before its first tick nothing of it was delivered.
+                delivered = done[ref.alias] if done[ref.alias] > resumed.first_tick else TICK_MIN
+                stream.check_log(found[ref.alias], delivered)
         return found
 
     def _pin(self, query_id: str, plan: Plan, begins: Mapping[str, int]) -> None:

@@ -14,11 +14,11 @@ from tests.sim.scenarios.queries import ALGORITHMS, Column, Edge, QuerySpec, Ref
 from tests.sim.scenarios.scenario import (
     MS,
     Extra,
-    Restart,
     Scenario,
     StreamData,
     random_faults,
     random_limits,
+    random_restarts,
     random_stream,
     random_window,
 )
@@ -72,7 +72,7 @@ def random_scenario(rng: random.Random, seed: int) -> Scenario:
         reference_engine=rng.random() < 0.3,
         limits=random_limits(rng, delay_us_max),
         faults=random_faults(rng, sites),
-        restart=Restart(rng.randrange(3_000 * MS), rng.choice(sites)) if rng.random() < 0.1 else None,
+        restarts=random_restarts(rng, sites),
         damaged_per_mille=rng.choice([0, 0, 0, 5]),
     )
 

@@ -80,10 +80,15 @@ class Fault:
 
 @dataclass(frozen=True)
 class Restart:
-    """At ``at_us`` the daemon of a site is killed and started again, with nothing of what it knew."""
+    """At ``at_us`` the daemon of a site is killed, and after ``down_us`` started again with what its disk has.
+
+    ``fresh``: with an empty disk.
+    """
 
     at_us: int
     site: str
+    down_us: int = 0
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class Scenario:
     paced: bool
     reference_engine: bool
     faults: tuple[Fault, ...] = ()
-    restart: Restart | None = None
+    restarts: tuple[Restart, ...] = ()
     #: How many of a thousand frames arrive with a flipped bit.
     damaged_per_mille: int = 0
     limits: Limits = field(default_factory=Limits)
@@ -112,7 +117,7 @@ class Scenario:
     @property
     def disk(self) -> bool:
         """Whether streams are logged on a simulated disk; else in memory, as ``narrows run`` does."""
-        return self.seed % 2 == 0
+        return self.seed % 2 == 0 or any(not restart.fresh for restart in self.restarts)
 
     def data(self, stream: str) -> StreamData:
         """The stream of that name."""
@@ -184,9 +189,9 @@ def two_way_of(seed: int) -> Scenario:
         reference_engine=rng.random() < 0.3,
         limits=random_limits(rng, delay_us_max),
     )
-    restart = Restart(rng.randrange(3_000 * MS), rng.choice(sites)) if rng.random() < 0.15 else None
     damaged = rng.choice([0, 0, 0, 5])
-    return replace(scenario, faults=random_faults(rng, sites), restart=restart, damaged_per_mille=damaged)
+    restarts = random_restarts(rng, sites)
+    return replace(scenario, faults=random_faults(rng, sites), restarts=restarts, damaged_per_mille=damaged)
 
 
 def random_stream(
@@ -248,6 +253,18 @@ def random_limits(rng: random.Random, delay_us_max: int) -> Limits:
         news_held_max=rng.choice([1, 8]),
         news_us=rng.choice([0, 30 * MS, 1000 * MS]),
     )
+
+
+def random_restarts(rng: random.Random, sites: tuple[str, ...]) -> tuple[Restart, ...]:
+    """Daemons die: none, one, or several, also one after the other or together."""
+    count = rng.choice([0, 0, 0, 1, 1, 2, 4])
+    at_us = rng.randrange(3_000 * MS)
+    restarts = []
+    for _ in range(count):
+        down_us = rng.choice([0, 10 * MS, 1_000 * MS, 8_000 * MS])
+        restarts.append(Restart(at_us, rng.choice(sites), down_us, rng.random() < 0.07))
+        at_us += rng.choice([0, 1 * MS, 50 * MS, 300 * MS, 3_000 * MS])
+    return tuple(restarts)
 
 
 def random_faults(rng: random.Random, sites: tuple[str, ...]) -> tuple[Fault, ...]:
