@@ -140,7 +140,8 @@ class Issuer:
         """A site lost what it knew of a query; others may tell the same."""
         home = self.homes.get(message.query_id)
         if home is None or home.state.ended or peer not in home.plan.sites:
-            self._outbox.ignore(IgnoreReason.QUERY_ENDED, message)
+            # It keeps nothing but pins for it, and would for ever.
+            self._outbox.send(peer, Drop(message.query_id))
         elif message.generation != home.generation:
             self._outbox.ignore(IgnoreReason.OTHER_GENERATION, message)
         else:

@@ -141,7 +141,7 @@ class Sealer:
         if self._aside_before and start > max(self._aside_before):
             self._aside_before = frozenset()
         elif self._aside_before:
-            known |= [Position(*map(int, place)) in self._aside_before for place in positions]
+            known |= np.array([Position(*map(int, place)) in self._aside_before for place in positions], np.bool_)
         if not known.any():
             return rows, ts, positions
         kept = pa.array(~known)

@@ -113,7 +113,8 @@ def issue(cluster: Cluster, sink: str, query_id: str, algorithm: Algorithm, aske
 
 def from_ts(cluster: Cluster, query_id: str) -> int | None:
     home = next(site.homes[query_id] for site in cluster.sites.values() if query_id in site.homes)
-    return None if home._first_tick == TICK_MIN else home._first_tick * TAU_MS
+    assert home.first_tick is not None
+    return None if home.first_tick == TICK_MIN else home.first_tick * TAU_MS
 
 
 def check(cluster: Cluster, query_id: str, asked: Asked | Window) -> None:
