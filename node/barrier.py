@@ -1,8 +1,8 @@
 """Nothing that others learn, and nothing that is forgotten, comes before the records that it relies on are durable.
 
-Correct here: frames, the closing of connections, cuts of logs and reports to clients are done in the order in which they
-came, each once, and those after a WriteRecords only when that and every one before it is written. What only this site
-sees and a crash undoes (its engine, reading, storing more) does not wait. Records go to the disk at once, so that
+Correct here: frames, the closing of connections, cuts of logs and reports to clients are done in the order in which
+they came, each once, and those after a WriteRecords only when that and every one before it is written. What only this
+site sees and a crash undoes (its engine, reading, storing more) does not wait. Records go to the disk at once, so that
 those of many turns share a commit, and nobody waits for the disk.
 """
 

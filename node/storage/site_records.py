@@ -4,7 +4,7 @@ Correct here: what ``commit`` was told is there after a crash at any moment, all
 a life is durable before anybody can hear of it. A folder of another site, another cluster or a version that is not
 known is refused before anything is touched.
 
-The caller has the folder's lock (``lock``). Any thread may call; one at a time is served.
+The caller has the folder's lock (``lock``), and sees to it that one thread at a time calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -41,11 +40,10 @@ class SiteRecords:
     def __init__(self, path: Path, connection: sqlite3.Connection, clock_s: int) -> None:
         self._path = path
         self._connection = connection
-        self._changing = threading.Lock()
         last = self._site_value("life")
         #: Of this run of the daemon: higher than every one before, also if the folder was lost meanwhile.
         self.life = max(clock_s, 0 if last is None else int(last) + 1)
-        with self._changing, self._transaction():
+        with self._transaction():
             self._connection.execute("INSERT OR REPLACE INTO site VALUES ('life', ?)", (str(self.life),))
         self.peer_lives = {peer: int(value) for peer, value in self.all(PEER_LIFE).items()}
 
@@ -83,7 +81,7 @@ class SiteRecords:
 
     def all(self, kind: str) -> dict[str, bytes]:
         """The records of a kind by their keys, in the order of these."""
-        with self._changing, _said(self._path):
+        with _said(self._path):
             rows = self._connection.execute("SELECT key, value FROM records WHERE kind = ? ORDER BY key", (kind,))
             return dict(rows.fetchall())
 
@@ -92,7 +90,7 @@ class SiteRecords:
 
         Raises NoRoomError if the disk is full, and nothing is changed; DiskFailedError if it failed.
         """
-        with self._changing, self._transaction():
+        with self._transaction():
             for change in changes:
                 if isinstance(change, Put):
                     row = (change.kind, change.key, change.value)
@@ -103,8 +101,7 @@ class SiteRecords:
 
     def close(self) -> None:
         """Let go of the file, once or more often."""
-        with self._changing:
-            self._connection.close()
+        self._connection.close()
 
     def _site_value(self, name: str) -> str | None:
         with _said(self._path):

@@ -71,8 +71,8 @@ class SimulatedDisk:
         self.room: int | None = None
         #: Power is lost at the operation after so many more; None: at none.
         self.operations_left: int | None = None
-        #: The next sync fails, and what it was to keep is lost in a crash.
-        self.sync_fails = False
+        #: The next sync fails with this error, and what it was to keep is lost in a crash; None: it does not.
+        self.sync_error: int | None = None
         #: How often bytes, and names, were synced.
         self.syncs = 0
         self.names_synced = 0
@@ -92,9 +92,9 @@ class SimulatedDisk:
 
     def check_sync(self) -> None:
         """Raise OSError if this sync is to fail."""
-        if self.sync_fails:
-            self.sync_fails = False
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if self.sync_error is not None:
+            number, self.sync_error = self.sync_error, None
+            raise OSError(number, os.strerror(number))
 
     def crash(self) -> None:
         """Power is lost and comes back."""

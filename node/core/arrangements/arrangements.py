@@ -271,11 +271,14 @@ class Arrangements:
             raise PeerProtocolError(f"{copy.progress.name} requires messages of {copy.spec.owner}; got one of {peer}")
         return copy
 
-    def peer_lost(self, peer: str) -> None:
-        """The other halves of copies at ``peer`` are gone."""
+    def holder_lost(self, peer: str) -> None:
+        """What a site held of ours is gone."""
         for owned in self.owned.all:
             if owned.peer == peer:
                 self._close(peer, owned.number)
+
+    def owner_lost(self, peer: str) -> None:
+        """The other halves of what we hold of a site are gone."""
         for copy in self.held.all:
             if copy.spec.owner == peer:
                 self.held.forget(copy)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from node.core.arrangements.arrangements import Arrangements
 from node.core.arrangements.catch_up import LogGapError
+from node.core.arrangements.copies.copy import OwnedCopy
 from node.core.arrangements.copies.full_copy import User
 from node.core.arrangements.fed import Fed
 from node.core.arrangements.head_cursor import HeadCursor
@@ -476,7 +477,7 @@ class Participant:
         """Home ends a query, which may have nothing here but its pins."""
         pin = self._pins.get(message.query_id)
         if pin is not None and pin.home == peer and message.query_id not in self.runs:
-            self._unpin(message.query_id)
+            self.close(message.query_id)
             return
         run = self._find(message)
         if run is not None:
@@ -532,7 +533,9 @@ class Participant:
         if is_current:
             is_expected = self._arrangements.owned.is_claimed(*user)
         else:
-            is_expected = self._unopened.pop((user, generation), None) == peer
+            is_expected = self._unopened.get((user, generation)) == peer
+            if is_expected:
+                del self._unopened[user, generation]
         if not is_expected:
             got = f"copy {message.copy} for need {message.need} of query {message.query_id}"
             raise PeerProtocolError(f"site {self._site} requires one copy for each need of a query; got {got}")
@@ -542,11 +545,14 @@ class Participant:
         """A holder closes a copy: it may have heard before us that the query is over, whose figures it belongs to."""
         copy = self._arrangements.owned.get(peer, message.copy)
         if copy is not None:
-            half = copy.status()
-            run = self.runs.get(half.query_id)
-            if run is not None and half.query_id in copy.users:
-                run.closed_copies[copy.users[half.query_id]] = half
+            self._note_figures(copy)
         self._arrangements.on_close(peer, message)
+
+    def _note_figures(self, copy: OwnedCopy) -> None:
+        half = copy.status()
+        run = self.runs.get(half.query_id)
+        if run is not None and half.query_id in copy.users:
+            run.closed_copies[copy.users[half.query_id]] = half
 
     def fail(self, query_id: str, reason: str) -> None:
         """This site cannot go on with the query: it forgets it and tells its home, which ends it everywhere."""
@@ -575,10 +581,15 @@ class Participant:
         # Before its queries are voided here: some may be those of its new life, which opens copies for them yet.
         self._unopened = {place: holder for place, holder in self._unopened.items() if holder != peer}
         self._fences = {place: generation for place, generation in self._fences.items() if place[0] != peer}
+        # Before too: a peer that was restarted counts its copies anew, and would take what ends these for the new ones.
+        for copy in self._arrangements.owned.all:
+            if copy.peer == peer:
+                self._note_figures(copy)
+        self._arrangements.holder_lost(peer)
         for query_id, run in list(self.runs.items()):
             if run.plan.sink == peer:
                 self._void(run)
             elif peer in run.plan.sites:
                 self._lose(query_id, f"site {peer}: {reason}")
-        self._arrangements.peer_lost(peer)
+        self._arrangements.owner_lost(peer)
         self.return_pins((peer,))

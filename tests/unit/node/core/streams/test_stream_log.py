@@ -43,6 +43,9 @@ class Running:
         self.query_id = "q1"
         self.backlogs = {"b": Backlog()}
 
+    def is_behind(self, alias: str) -> bool:
+        return False
+
 
 # -- logged before it is used -----------------------------------------------------------------
 

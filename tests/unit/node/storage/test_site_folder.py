@@ -1,0 +1,141 @@
+"""The folder of a site: one daemon has it, its streams go on in it, and it can be begun anew."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from node.core.effects import AppendBatch
+from node.core.records import Put
+from node.core.streams.position import Position, SourcePlace
+from node.storage.errors import StorageError, VersionError
+from node.storage.headroom import HEADROOM_NAME
+from node.storage.lock import LOCK_NAME, SiteLock
+from node.storage.site_folder import SiteFolder, contents, open_folder
+from node.storage.site_records import RECORDS_NAME
+from tests.unit.logged import batches
+
+PLACE = SourcePlace(Position(0, 3), Position(0, 12))
+
+
+def opened(path: Path, clock_s: int = 100, *, fresh: bool = False, site: str = "berlin") -> SiteFolder:
+    return open_folder(path, "c", site, ["orders", "clicks"], clock_s, fresh, headroom_bytes=4096)
+
+
+def used(path: Path) -> None:
+    """Some life that left something."""
+    folder = opened(path)
+    made = [replace(one, newest=7, place=PLACE) for one in batches(4)]
+    folder.logs.run([AppendBatch("orders", one) for one in made])
+    folder.records.commit([Put("query", "berlin-100-1", b"text")])
+    folder.logs.close()
+    folder.close()
+
+
+def test_streams_go_on_where_the_log_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    used(tmp_path)
+    with caplog.at_level(logging.INFO):
+        folder = opened(tmp_path)
+    (line,) = caplog.messages
+    assert "stream orders goes on at tick 4; its log has 4 batches of 12 tuples from tick 0 on" in line
+    extent = folder.extents["orders"]
+    assert (extent.begin, extent.end, extent.next_tuple, extent.newest_ts, extent.place) == (0, 4, 12, 7, PLACE)
+    assert [one.rows for one in extent.batches] == [3, 3, 3, 3]
+    assert 0 < extent.nbytes < folder.logs.nbytes["orders"]
+    assert "clicks" not in folder.extents
+    assert folder.records.life == 101
+    assert folder.records.all("query") == {"berlin-100-1": b"text"}
+    assert (tmp_path / HEADROOM_NAME).stat().st_size == 4096
+    folder.close()
+
+
+def test_beginning_anew_says_what_is_forgotten_and_repeats_no_life(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    used(tmp_path)
+    (tmp_path / "orders" / "checkpoint").mkdir()
+    (tmp_path / "orders" / "handed").write_text("3 0\n")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "berlin-100-1").write_bytes(bytes(500))
+    with caplog.at_level(logging.WARNING):
+        folder = opened(tmp_path, 5, fresh=True)
+    said = "\n".join(caplog.messages)
+    assert "site berlin forgets stream orders: ticks 0 to 4, 12 tuples, " in said
+    assert "forgets rows: 500 bytes" in said
+    assert "forgets records: 1 of query" in said
+    assert folder.extents == {}
+    assert folder.records.all("query") == {}
+    assert folder.records.life == 101
+    assert not (tmp_path / "orders" / "handed").exists()
+    folder.close()
+    assert contents(tmp_path) == ["stream clicks: 0 bytes", "stream orders: 0 bytes"]
+
+
+def test_state_of_the_first_version_is_refused_until_it_is_forgotten(tmp_path: Path) -> None:
+    used(tmp_path)
+    for name in (RECORDS_NAME, f"{RECORDS_NAME}-wal", f"{RECORDS_NAME}-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (path,) = (tmp_path / "orders" / "log").iterdir()
+    before = path.read_bytes()
+    with pytest.raises(VersionError, match="required state of version 2; got version 1"):
+        opened(tmp_path)
+    assert path.read_bytes() == before
+    assert opened(tmp_path, fresh=True).extents == {}
+
+
+def test_another_sites_folder_cannot_be_begun_anew(tmp_path: Path) -> None:
+    used(tmp_path)
+    with pytest.raises(StorageError, match="required the state of site oslo of cluster c; got that of site berlin"):
+        opened(tmp_path, fresh=True, site="oslo")
+    assert opened(tmp_path).extents["orders"].end == 4
+
+
+def test_a_damaged_log_stops_the_daemon_and_stays_as_it_is(tmp_path: Path) -> None:
+    used(tmp_path)
+    folder = opened(tmp_path)
+    folder.logs.run([AppendBatch("orders", one) for one in batches(1, 3, 4)])
+    folder.logs.close()
+    folder.close()
+    (path,) = (tmp_path / "orders" / "log").iterdir()
+    data = bytearray(path.read_bytes())
+    data[400] ^= 1
+    path.write_bytes(data)
+    match = f"{path} at byte .* required a whole record of the batch from tick 0 on; got damaged bytes"
+    with pytest.raises(StorageError, match=match):
+        opened(tmp_path)
+    assert path.read_bytes() == data
+    # The lock is free again, and what is damaged can be forgotten.
+    opened(tmp_path, fresh=True).close()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "orders").write_text("a file")
+    with pytest.raises(StorageError, match=r"required a state_dir that can be written to; got .*orders"):
+        opened(tmp_path)
+    with pytest.raises(StorageError, match="required a state_dir that can be written to; got"):
+        SiteLock(tmp_path / "orders" / "site")
+
+
+def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "berlin"
+    text = "import pathlib, sys; from node.storage.lock import SiteLock; "
+    text += "lock = SiteLock(pathlib.Path(sys.argv[1])); print('taken', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", text, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "taken\n"
+        with pytest.raises(StorageError, match=rf"no other daemon uses; got one that process {other.pid} has locked"):
+            SiteLock(folder)
+        other.kill()
+    lock = SiteLock(folder)
+    with pytest.raises(StorageError, match="has locked"):
+        SiteLock(folder)
+    lock.release()
+    lock.release()
+    SiteLock(folder).release()
+    assert [path.name for path in folder.iterdir()] == [LOCK_NAME]

@@ -1,0 +1,182 @@
+"""Records of a site: durable when told, in one piece, and only for the site they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from node.core.records import Delete, Put
+from node.storage.errors import StorageError, VersionError
+from node.storage.site_records import (
+    FORMAT_VERSION,
+    RECORDS_NAME,
+    NoRecords,
+    SiteRecords,
+    check_folder,
+    forget_records,
+    record_counts,
+)
+
+
+def opened(folder: Path, clock_s: int = 100, cluster: str = "c", site: str = "berlin") -> SiteRecords:
+    return SiteRecords.open(folder, cluster, site, clock_s)
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_lives_rise_whatever_the_clock_says(tmp_path: Path) -> None:
+    lives = []
+    for clock_s in (1_000, 5, 1_001, 5_000):
+        records = opened(tmp_path, clock_s)
+        lives.append(records.life)
+        records.close()
+    assert lives == [1_000, 1_001, 1_002, 5_000]
+
+
+def test_a_life_is_durable_before_anybody_can_hear_of_it(tmp_path: Path) -> None:
+    """Killed as soon as it knows its life: the next one is higher."""
+    text = "import os, pathlib, signal, sys; from node.storage.site_records import SiteRecords; "
+    text += "records = SiteRecords.open(pathlib.Path(sys.argv[1]), 'c', 'berlin', 7); "
+    text += "print(records.life, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    heard = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", text, tmp_path], stdout=subprocess.PIPE, check=False)
+        assert done.returncode == -signal.SIGKILL
+        heard.append(int(done.stdout))
+    assert heard == [7, 8]
+
+
+def test_changes_of_a_commit_are_there_in_the_next_life_in_their_order(tmp_path: Path) -> None:
+    records = opened(tmp_path)
+    records.commit([Put("pin", "q1", b"1"), Put("pin", "q2", b"2"), Put("query", "q1", b"text")])
+    records.commit([Put("pin", "q1", b"3"), Delete("pin", "q2"), Delete("pin", "never"), Put("pin", "q0", b"\0\xff")])
+    records.close()
+    again = opened(tmp_path)
+    assert again.all("pin") == {"q0": b"\0\xff", "q1": b"3"}
+    assert list(again.all("pin")) == ["q0", "q1"]
+    assert again.all("query") == {"q1": b"text"}
+    assert again.all("other") == {}
+    assert record_counts(tmp_path) == {"pin": 2, "query": 1}
+
+
+def test_a_commit_that_fails_changes_nothing(tmp_path: Path) -> None:
+    records = opened(tmp_path)
+    records.put("pin", "a", b"1")
+    with pytest.raises(StorageError):
+        records.commit([Put("pin", "a", b"2"), Put("pin", "b", None)])  # type: ignore[arg-type]
+    assert records.all("pin") == {"a": b"1"}
+    records.delete("pin", "a")
+    assert records.all("pin") == {}
+
+
+def test_killed_between_commits_every_commit_that_returned_is_there_whole(tmp_path: Path) -> None:
+    text = """
+import pathlib, sys
+from node.core.records import Delete, Put
+from node.storage.site_records import SiteRecords
+records = SiteRecords.open(pathlib.Path(sys.argv[1]), "c", "berlin", 7)
+number = 0
+while True:
+    number += 1
+    records.commit([Put("pair", "left", b"%d" % number), Put("pair", "right", b"%d" % number)])
+    print(number, flush=True)
+"""
+    for _ in range(3):
+        with subprocess.Popen([sys.executable, "-c", text, tmp_path], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            told = 0
+            while told < 20:
+                told = int(process.stdout.readline())
+            os.kill(process.pid, signal.SIGKILL)
+            rest = process.stdout.read().split()
+            told = int(rest[-1]) if rest else told
+        records = opened(tmp_path)
+        pair = records.all("pair")
+        assert pair["left"] == pair["right"]
+        assert int(pair["left"]) >= told
+        records.close()
+
+
+def test_lives_of_others_are_remembered_and_never_fall(tmp_path: Path) -> None:
+    records = opened(tmp_path)
+    records.remember_life("oslo", 7)
+    records.remember_life("oslo", 5)
+    records.remember_life("rome", 3)
+    assert records.peer_lives == {"oslo": 7, "rome": 3}
+    records.close()
+    assert opened(tmp_path).peer_lives == {"oslo": 7, "rome": 3}
+
+
+@pytest.mark.parametrize(("cluster", "site"), [("c", "oslo"), ("other", "berlin")])
+def test_the_folder_of_another_is_refused_and_not_touched(tmp_path: Path, cluster: str, site: str) -> None:
+    opened(tmp_path).close()
+    before = content(tmp_path)
+    match = f"required the state of site {site} of cluster {cluster}; got that of site berlin of cluster c"
+    with pytest.raises(StorageError, match=match):
+        opened(tmp_path, cluster=cluster, site=site)
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_version_that_is_not_known_is_refused_with_both_numbers_and_not_touched(tmp_path: Path, killed: bool) -> None:
+    records = opened(tmp_path)
+    records.put("pin", "a", b"1")
+    with closing(sqlite3.connect(tmp_path / RECORDS_NAME)) as later:
+        later.execute("PRAGMA user_version = 9")
+    if not killed:
+        records.close()
+    before = content(tmp_path)
+    with pytest.raises(VersionError, match=rf"required state of version {FORMAT_VERSION}; got version 9 \(.*--fresh"):
+        opened(tmp_path)
+    assert content(tmp_path) == before
+    # It can be forgotten all the same, and the number of the last life is not.
+    records.close()
+    forget_records(tmp_path, "c", "berlin")
+    assert opened(tmp_path, 5).life == 101
+
+
+def test_logs_without_records_are_of_the_first_version(tmp_path: Path) -> None:
+    (tmp_path / "orders" / "log").mkdir(parents=True)
+    (tmp_path / "orders" / "log" / "4000000000000000.log").write_bytes(b"narrows\n")
+    with pytest.raises(VersionError, match=f"required state of version {FORMAT_VERSION}; got version 1"):
+        check_folder(tmp_path, "c", "berlin")
+    assert not (tmp_path / RECORDS_NAME).exists()
+
+
+def test_a_file_that_a_crash_left_half_made_is_made_again(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / RECORDS_NAME).close()
+    (tmp_path / RECORDS_NAME).touch()
+    assert opened(tmp_path).life == 100
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / RECORDS_NAME).write_bytes(b"no database at all, but long enough to be one" * 40)
+    with pytest.raises(StorageError, match=f"{tmp_path / RECORDS_NAME} required the records of a site; got"):
+        opened(tmp_path)
+
+
+def test_forgetting_keeps_nothing_but_the_last_life(tmp_path: Path) -> None:
+    records = opened(tmp_path, 50)
+    records.commit([Put("pin", "a", b"1")])
+    records.remember_life("oslo", 7)
+    records.close()
+    forget_records(tmp_path, "c", "berlin")
+    again = opened(tmp_path, 10)
+    assert (again.life, again.all("pin"), again.peer_lives) == (51, {}, {})
+
+
+def test_without_a_disk_nothing_is_kept_and_all_is_done_at_once() -> None:
+    records = NoRecords(12)
+    records.commit([Put("pin", "a", b"1")])
+    records.remember_life("oslo", 3)
+    assert (records.life, records.all("pin"), records.peer_lives) == (12, {}, {"oslo": 3})
