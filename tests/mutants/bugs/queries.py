@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.edits import (
+    argument,
     assigned,
     begin,
     condition,
@@ -62,12 +63,7 @@ MUTANTS = (
         assigned("same", "(step.copy, step.hop.alias) == (need.kind, need.alias)"),
     ),
     # -- the participant
-    bug(
-        "answers of ended walks are taken",
-        "Participant._run_of",
-        without("generation"),
-        "there is one generation of a query in this release",
-    ),
+    bug("answers of ended walks are taken", "Participant._run_of", without("generation")),
     bug(
         "answers' tuples are dropped with an old walk",
         "Participant.on_step",
@@ -78,11 +74,11 @@ MUTANTS = (
     bug("copies are opened for any query", "Participant.on_copy_opened", condition("is_expected", "False", at=1)),
     bug("an id of another home is taken", "Participant._check_id", begin("return")),
     bug("a query is taken whose sites cannot be reached", "Participant._plan_of", condition("unlinked", "False")),
-    bug("queries of a lost home go on", "Participant.peer_lost", drop("close")),
+    bug("queries of a lost home go on", "Participant.peer_lost", drop("_void")),
     # -- home and issuer
     bug("start at the earliest frontier", "HomeQuery.prepared", value("max()", "_0")),
-    bug("start when the first site is ready", "HomeQuery.prepared", condition("_waiting", "False", at=1)),
-    bug("start names no frontiers", "HomeQuery.prepared", drop("_frontiers")),
+    bug("start when the first site is ready", "HomeQuery.prepared", condition("waiting_for", "False")),
+    bug("start names no frontiers", "HomeQuery.prepared", argument("Start", 4, "()")),
     bug(
         "done when taken, not when stored",
         "Issuer.store",

@@ -67,7 +67,8 @@ def test_each_output_is_done_once_in_order_and_no_promise_before_its_records(ste
             asked += 1
             outside.barrier.put([record(number)])
         else:
-            output: Output = {"frame": FRAME, "read": READ}.get(step, TrimLog("l", number))
+            made: dict[str, Output] = {"frame": FRAME, "read": READ, "trim": TrimLog("l", number)}
+            output = made[step]
             put.append(output)
             if step != "read":
                 needs.append((output, asked))

@@ -469,7 +469,7 @@ def test_a_query_that_ended_before_its_home_died_is_told_again_and_not_begun_aga
 
 @pytest.mark.parametrize("dead", ["ash", "cam"])
 def test_a_query_by_policy_delta_ends_with_its_reason(dead: str) -> None:
-    cluster = Cluster(policy=Policy(PolicyName.DELTA, 1.0))
+    cluster = Cluster(policy=Policy(PolicyName.DELTA, 1_000))
     cluster.issue("cam")
     cluster.settle()
     cluster.restart(dead)
