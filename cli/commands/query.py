@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cli.command import narrows_command
+from cli.exit_codes import DONE
 from cli.loading import loading
 from cli.options.common import at_option
 from cli.options.config import config_option, read_cluster
@@ -56,6 +57,7 @@ def command(
         raise QueryError("--detach: required no --out and no --format, since no rows are taken; got one")
     with loading():
         from cli.sites import client_of  # noqa: PLC0415 - help and the Tab key do without
+        from cli.tasks.caveats import say_caveats  # noqa: PLC0415
         from cli.tasks.delivery import deliver, issue  # noqa: PLC0415
         from cli.tasks.output import check_out  # noqa: PLC0415
         from cli.tasks.request import plan_request  # noqa: PLC0415
@@ -67,4 +69,7 @@ def command(
         if detach:
             print(query_id)
             return 0
-        return deliver(client, query_id, out, form)
+        code = deliver(client, query_id, out, form)
+    if code == DONE:
+        say_caveats(cluster, query_id)
+    return code

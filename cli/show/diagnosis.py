@@ -315,6 +315,9 @@ def _unread(cluster: _Cluster) -> Iterator[str]:
 
 def _paused_streams(cluster: _Cluster) -> Iterator[str]:
     for site, stream in cluster.streams:
+        if stream.state != "failed" and stream.reason:
+            yield f"stream {stream.name} at {site} is not read on: {stream.reason}; make room, and it goes on by itself"
+            continue
         if stream.state != "paused" or min(stream.state_seconds, stream.still_seconds) < PAUSED_S:
             continue
         by = _listed(stream.full_queries)
@@ -333,8 +336,9 @@ def _set_aside(cluster: _Cluster) -> Iterator[str]:
         if stream.aside:
             share = 100 * stream.aside / max(1, stream.rows)
             yield (
-                f"note: {stream.aside:,} tuples of stream {stream.name} at {site} ({share:.2g} %) came too late or "
-                "without event time, and are in late_dir; a longer lateness takes more of them"
+                f"note: {stream.aside:,} tuples of stream {stream.name} at {site} ({share:.2g} %) came too late, "
+                "without event time or too far ahead of the clock, and are in late_dir; a longer lateness takes "
+                "more of them"
             )
 
 

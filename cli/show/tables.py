@@ -66,7 +66,8 @@ def _sites(console: Console, statuses: Mapping[str, pb.StatusReply | str]) -> No
     out = table("Sites", "site", "state", "engine", ">up", ">busy", ">memory peak")
     for site, status in statuses.items():
         if isinstance(status, str):
-            out.add_row(site, f"[red]{escape(status)}[/red]", "", "", "", "")
+            reason = escape(status.removeprefix(f"site {site} "))
+            out.add_row(site, f"[red]{reason}[/red]", "", "", "", "")
         else:
             busy = status.engine_seconds + status.core_seconds
             up = str(timedelta(seconds=round(status.uptime_seconds)))
@@ -104,7 +105,8 @@ def _streams(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRepl
                 f"{stream.aside:,}",
                 size_text(stream.logged_bytes) if stream.logged_rows else "",
             )
-    console.print(out)
+    if out.row_count:
+        console.print(out)
 
 
 def _links(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
@@ -116,7 +118,8 @@ def _links(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
             rate = f"{size_text(round(link.bytes_per_s))}/s" if link.HasField("bytes_per_s") else ""
             sent = size_text(sum(link.sent_bytes.values()))
             out.add_row(site, link.peer, state, rtt, rate, sent, size_text(link.backlog_bytes), str(link.reconnects))
-    console.print(out)
+    if out.row_count:
+        console.print(out)
 
 
 def _windows(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:

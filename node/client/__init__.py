@@ -7,6 +7,7 @@ read.
 from node.client.client import Client
 from node.client.errors import (
     DaemonRefusedError,
+    DaemonSilentError,
     DaemonUnreachableError,
     MissingRowsError,
     NotNowError,
@@ -17,6 +18,7 @@ from node.client.follower import Follower
 __all__ = [
     "Client",
     "DaemonRefusedError",
+    "DaemonSilentError",
     "DaemonUnreachableError",
     "Follower",
     "MissingRowsError",

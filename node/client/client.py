@@ -141,8 +141,8 @@ class Client:
         try:
             return method(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            raise self.error(error) from None
+            raise self.error(error, timeout_s) from None
 
-    def error(self, error: grpc.RpcError) -> NarrowsError:
-        """What to raise for what gRPC says."""
-        return error_of(error, self.site, self.address)
+    def error(self, error: grpc.RpcError, waited_s: float = 0.0) -> NarrowsError:
+        """What to raise for what gRPC says of a call that had so long."""
+        return error_of(error, self.site, self.address, waited_s)

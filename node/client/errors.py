@@ -16,6 +16,10 @@ class DaemonUnreachableError(NarrowsError):
         self.site = site
 
 
+class DaemonSilentError(DaemonUnreachableError):
+    """There was no answer in time. The daemon may be there, and busy."""
+
+
 class DaemonRefusedError(NarrowsError):
     """The daemon answered, and the answer is no."""
 
@@ -35,10 +39,16 @@ class MissingRowsError(NarrowsError):
 _REFUSALS = {grpc.StatusCode.NOT_FOUND: UnknownQueryError, grpc.StatusCode.FAILED_PRECONDITION: NotNowError}
 
 
-def error_of(error: grpc.RpcError, site: str, address: str) -> NarrowsError:
-    """What gRPC says, as one of these. ``site`` may be unknown, and empty then."""
+def error_of(error: grpc.RpcError, site: str, address: str, waited_s: float = 0.0) -> NarrowsError:
+    """What gRPC says, as one of these. ``site`` may be unknown, and empty then; the call had ``waited_s``."""
     code, details = error.code(), error.details()
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        who = f"site {site}" if site else "whoever asks"
+        text = (
+            f"{who} requires an answer of the daemon at {address} within {waited_s:g} s; got none: it is busy or hangs"
+        )
+        return DaemonSilentError(text, site)
+    if code is grpc.StatusCode.UNAVAILABLE:
         if site:
             text = f"site {site} requires a running daemon at {address}; nobody answers"
         else:

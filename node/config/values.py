@@ -13,6 +13,8 @@ from planner.model.time_unit import TimeUnit
 
 SPARK, NATIVE = "spark", "native"
 JOB_TIMEOUT_MS = 600_000
+#: One hour.
+MAX_AHEAD_MS = 3_600_000
 
 
 class SourceFormat(StrEnum):
@@ -67,6 +69,8 @@ class StreamConfig:
     lateness_ms: int
     #: How much event time of its past a new query may begin with.
     retain_ms: int = 0
+    #: How far ahead of the clock, or in a recording of the row before, a tuple may be.
+    max_ahead_ms: int = MAX_AHEAD_MS
     #: What is declared of it, for planning.
     stats: DeclaredStream = field(default_factory=DeclaredStream)
     #: None: it is a file that is replayed.

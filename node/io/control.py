@@ -88,16 +88,16 @@ class Control(ControlServicer):
             if query.planned.choice is None:
                 query.planned = await self._desk.estimated(query.plan, Options())
             if query.others is None:
-                query.others = await asyncio.to_thread(_compared, query.planned)
-            return await asyncio.to_thread(
+                query.others = await self._desk.search(_compared, query.planned)
+            return await self._desk.search(
                 explained, query.planned, query.others, query.query_id, request.measured, self._troubles()
             )
         try:
             planned = await self._desk.plan(request.query, lambda _: None, explained=True)
         except NarrowsError as error:
             await self._refuse(error, context)
-        others = await asyncio.to_thread(_compared, planned)
-        return await asyncio.to_thread(explained, planned, others, "", (), self._troubles())
+        others = await self._desk.search(_compared, planned)
+        return await self._desk.search(explained, planned, others, "", (), self._troubles())
 
     def _require_links(self, sites: tuple[str, ...]) -> None:
         for site in sites:

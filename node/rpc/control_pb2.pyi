@@ -280,7 +280,14 @@ class EngineStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., master: _Optional[str] = ..., version: _Optional[str] = ..., jobs: _Optional[int] = ..., job_ms_median: _Optional[float] = ..., job_ms_last: _Optional[float] = ..., rebuilt: _Optional[int] = ..., restarts: _Optional[int] = ..., restarting_seconds: _Optional[float] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
-    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "logged_rows", "logged_bytes", "idle_seconds", "still_seconds", "state_seconds", "full_queries")
+    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "logged_rows", "logged_bytes", "idle_seconds", "still_seconds", "state_seconds", "full_queries", "aside_by_reason", "aside_file")
+    class AsideByReasonEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -294,6 +301,8 @@ class StreamStatus(_message.Message):
     STILL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     STATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     FULL_QUERIES_FIELD_NUMBER: _ClassVar[int]
+    ASIDE_BY_REASON_FIELD_NUMBER: _ClassVar[int]
+    ASIDE_FILE_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     rows: int
@@ -307,7 +316,9 @@ class StreamStatus(_message.Message):
     still_seconds: float
     state_seconds: float
     full_queries: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., logged_rows: _Optional[int] = ..., logged_bytes: _Optional[int] = ..., idle_seconds: _Optional[float] = ..., still_seconds: _Optional[float] = ..., state_seconds: _Optional[float] = ..., full_queries: _Optional[_Iterable[str]] = ...) -> None: ...
+    aside_by_reason: _containers.ScalarMap[str, int]
+    aside_file: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., logged_rows: _Optional[int] = ..., logged_bytes: _Optional[int] = ..., idle_seconds: _Optional[float] = ..., still_seconds: _Optional[float] = ..., state_seconds: _Optional[float] = ..., full_queries: _Optional[_Iterable[str]] = ..., aside_by_reason: _Optional[_Mapping[str, int]] = ..., aside_file: _Optional[str] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
     __slots__ = ("peer", "state", "trouble", "rtt_us", "sent_bytes", "received_bytes", "backlog_bytes", "reconnects", "duplicates", "bytes_per_s", "state_seconds", "silent_seconds", "behind_seconds", "delivered_per_s", "rtt_us_least", "reconnects_lately")

@@ -11,6 +11,6 @@ from spark_jobs.sink.options import SinkError
 class SinkClient(Client):
     """What fails says in Spark's logs, among much else, that it is about Narrows."""
 
-    def error(self, error: grpc.RpcError) -> SinkError:
+    def error(self, error: grpc.RpcError, waited_s: float = 0.0) -> SinkError:
         """What to raise for what gRPC says."""
-        return SinkError(f"narrows: {super().error(error)}")
+        return SinkError(f"narrows: {super().error(error, waited_s)}")

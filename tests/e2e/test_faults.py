@@ -257,7 +257,9 @@ def test_walks_say_what_a_query_waits_for_while_its_link_is_cut(tmp_path: Path) 
             return [line for line in said.splitlines() if "beta to say which of" in line and "(answer)" in line]
 
         assert eventually("a walk waits for the other site", waits)
-        assert "no walk of alpha-99 is under way" in narrows("walks", "alpha-99", "--config", daemons.config).ok().out
+        assert (
+            "no walk of alpha-1-99 is under way" in narrows("walks", "alpha-1-99", "--config", daemons.config).ok().out
+        )
         found = json.loads(narrows("walks", "--config", daemons.config, "--json").ok().out)["sites"]["alpha"]["walks"]
         assert {walk["query_id"] for walk in found} == {query_id}
         assert {walk["algorithm"] for walk in found} == {SM_D2}
@@ -362,7 +364,7 @@ def test_a_site_that_is_not_there_is_named_by_status_queries_and_query(tmp_path:
     with Daemons(config).start("alpha") as daemons:
         status = narrows("status", "--config", config).ok()
         assert "running" in status.out
-        assert "beta requires a running daemon" in status.out
+        assert "site beta does not answer (requires a running daemon" in status.out
         assert "beta" in narrows("queries", "--config", config).ok().err
         narrows(*query(config, join)).failed(1, "site beta cannot be reached")
         daemons.nodes["alpha"].signal(signal.SIGTERM)
@@ -385,14 +387,14 @@ def test_a_port_in_use_is_named_and_nothing_is_left_running(tmp_path: Path) -> N
 # -- logs -------------------------------------------------------------------------------------
 
 
-def test_a_daemon_logs_its_streams_and_the_next_one_says_what_it_left(tmp_path: Path) -> None:
+def test_a_daemon_logs_its_streams_and_the_next_one_says_where_they_go_on(tmp_path: Path) -> None:
     join = steady(1)
     config = write_cluster(tmp_path, join.streams)
     with Daemons(config).start(*SITES).linked() as daemons:
         out = tmp_path / "rows.parquet"
         narrows(*query(config, join, "--out", out)).ok()
         assert_same_rows(pq.read_table(out), join.expected())
-        assert "begins anew" not in daemons.nodes["alpha"].err
+        assert "goes on" not in daemons.nodes["alpha"].err
         logged = tmp_path / "state" / "alpha" / join.left.name / "log"
         assert sum(file.stat().st_size for file in logged.iterdir())
         # Another port, and so another daemon in all but its site.
@@ -401,7 +403,7 @@ def test_a_daemon_logs_its_streams_and_the_next_one_says_what_it_left(tmp_path: 
         said.failed(1, "a state_dir that no other daemon uses", str(daemons.nodes["alpha"].process.pid))
         daemons.nodes["alpha"].kill()
         daemons.start("alpha").linked()
-        assert f"the log of stream {join.left.name} begins anew" in daemons.nodes["alpha"].err
+        assert f"stream {join.left.name} goes on at tick end" in daemons.nodes["alpha"].err
 
 
 def test_a_run_and_a_daemon_without_a_log_write_none(tmp_path: Path) -> None:
@@ -432,9 +434,9 @@ def test_run_does_not_mistake_another_cluster_on_its_ports_for_its_own(tmp_path:
     """The query would run there, over what is left of streams that play already."""
     join = steady(1)
     config = write_cluster(tmp_path, join.streams)
-    with Daemons(config).start(*SITES).linked():
+    with Daemons(config).start(*SITES).linked() as daemons, daemons.client("alpha") as alpha:
         narrows("run", config, "--query", join.text).failed(1, "listen", "in use")
-        assert "alpha-1" not in narrows("queries", "--config", config).ok().out
+        assert not list(alpha.queries())
 
 
 def test_run_killed_outright_leaves_no_daemon_behind(tmp_path: Path) -> None:
@@ -508,11 +510,12 @@ def test_a_full_disk_for_out_is_named_and_the_rows_can_still_be_had(tmp_path: Pa
             out = small / f"rows.{form}"
             narrows("run", config, "--query", join.text, "--out", out).failed(1, str(out), "No space left")
             assert not list(small.iterdir()), "no half file stays"
-        with Daemons(config).start(*SITES).linked():
+        with Daemons(config).start(*SITES).linked() as daemons:
             said = narrows(*query(config, join, "--out", small / "rows.jsonl"))
-            said.failed(1, str(small / "rows.jsonl"), "No space left", "narrows follow alpha-1")
+            query_id = daemons.query_id("alpha")
+            said.failed(1, str(small / "rows.jsonl"), "No space left", f"narrows follow {query_id}")
             out = tmp_path / "rows.parquet"
-            narrows("follow", "--config", config, "alpha-1", "--out", out).ok()
+            narrows("follow", "--config", config, query_id, "--out", out).ok()
     assert_same_rows(pq.read_table(out), join.expected())
 
 
@@ -523,10 +526,11 @@ def test_a_full_disk_under_the_result_rows_fails_the_query_and_not_the_daemon(
     config = write_cluster(tmp_path, (*join.streams, *later.streams))
     with small_disk(tmp_path / "small") as small:
         monkeypatch.setenv("TMPDIR", str(small))
-        with Daemons(config).start(*SITES).linked():
+        with Daemons(config).start(*SITES).linked() as daemons:
             said = narrows(*query(config, join, "--out", tmp_path / "first.parquet"))
-            said.failed(1, "alpha-1 failed", "cannot be kept at alpha", "No space left")
-            narrows("drop", "--config", config, "alpha-1").ok()
+            query_id = daemons.query_id("alpha")
+            said.failed(1, f"{query_id} failed", "cannot be kept at alpha", "No space left")
+            narrows("drop", "--config", config, query_id).ok()
             narrows(*query(config, later, "--out", tmp_path / "rows.parquet")).ok()
     assert_same_rows(pq.read_table(tmp_path / "rows.parquet"), later.expected())
 

@@ -33,6 +33,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "planted", "contract"),
     [
@@ -56,6 +57,8 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("node/client/follower.py", "import node.core.streams.ticks", "nothing of what a daemon is made of"),
         ("planner/search/choice.py", "import planner.explain.drawing", "what is said about a plan is on top"),
         ("node/core/keys/bits.py", "import node.core.streams.ticks", "know nothing of the protocol"),
+        ("node/core/streams/view.py", "import node.core.queries.waiting", "know no query that is installed"),
+        ("node/core/planning/survey.py", "import node.core.queries.shape", "know no query that is installed"),
         ("tests/sim/world.py", "import node.io.runner", "none of the real IO"),
         ("tests/sim/disk.py", "import node.storage.folder", "none of the real IO"),
         ("tests/oracle/oracle.py", "import planner.model.query", "shares no code"),

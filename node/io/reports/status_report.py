@@ -10,7 +10,7 @@ from pathlib import Path
 
 from node.core.effects import QueryState
 from node.core.engine import SiteEngine
-from node.core.links.link import LinkState
+from node.core.links.link_states import LinkState
 from node.core.streams.ticks import TICK_MIN
 from node.io.reports.engine_report import EngineReport
 from node.io.reports.trends import Lag, Rates, Since
@@ -140,21 +140,25 @@ class StatusReport:
         return reply
 
     def _stream_rows(self, now_s: float) -> list[pb.StreamStatus]:
+        # While the disk is full no source is read.
+        trouble = self._runner.disk_trouble
         return [
             pb.StreamStatus(
                 name=name,
-                state=stream.state,
+                state="paused" if trouble and stream.state == "reading" else stream.state,
                 rows=stream.rows_arrived,
                 aside=stream.rows_aside,
                 rows_per_second=self._rates.per_s(("stream", name), stream.rows_arrived, now_s),
                 frontier=stream.frontier,
-                reason=stream.failed,
+                reason=stream.failed or (f"the disk is full: {trouble}" if trouble else ""),
                 logged_rows=stream.logged_rows,
                 logged_bytes=stream.logged_bytes,
                 idle_seconds=self._since.seconds(("rows", name), stream.rows_arrived, now_s),
                 still_seconds=self._since.seconds(("frontier", name), stream.frontier, now_s),
                 state_seconds=self._since.seconds(("state", name), stream.state, now_s),
                 full_queries=stream.full_queries(self._runner.stack.limits),
+                aside_by_reason=stream.aside,
+                aside_file=str(self._runner.aside_files.get(name, "")),
             )
             for name, stream in self._runner.stack.site.streams.items()
         ]

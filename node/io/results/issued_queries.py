@@ -16,6 +16,7 @@ from pathlib import Path
 from node.core.effects import QueryState, StoreRows
 from node.core.events import RowsStored, StoreFailed
 from node.core.limits import Limits
+from node.core.queries.query_id import new_query_id
 from node.io.planning.outcome import Planned
 from node.io.reports.latency import LatencyHistogram
 from node.io.results.spool import Spool
@@ -102,8 +103,9 @@ class IssuedQuery:
 class Queries:
     """All of them, by id."""
 
-    def __init__(self, site: str, folder: Path, work: FileWork, limits: Limits = _LIMITS) -> None:
+    def __init__(self, site: str, folder: Path, work: FileWork, limits: Limits = _LIMITS, life: int = 1) -> None:
         self._site = site
+        self._life = life
         self._folder = folder
         self._work = work
         self._limits = limits
@@ -122,9 +124,9 @@ class Queries:
             least = f"fewer than {self._limits.untaken_queries_max} ended queries whose rows are kept"
             raise QueryError(f"site {self._site} requires {least}; it has {waiting}: narrows drop ID forgets one")
         self._count += 1
-        query_id = f"{self._site}-{self._count}"
-        query = IssuedQuery(query_id, planned, Spool(self._folder / query_id, self._work, keep))
-        self.by_id[query_id] = query
+        name = new_query_id(self._site, self._life, self._count)
+        query = IssuedQuery(name, planned, Spool(self._folder / name, self._work, keep))
+        self.by_id[name] = query
         return query
 
     def store(

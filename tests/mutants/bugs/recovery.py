@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.edits import (
+    argument,
     assigned,
     begin,
     condition,

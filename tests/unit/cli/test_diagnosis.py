@@ -176,6 +176,13 @@ def test_streams_that_are_paused_say_for_whom_and_failed_ones_why() -> None:
     ]
 
 
+def test_streams_that_wait_for_room_on_the_disk_say_so_at_once() -> None:
+    paused = stream("orders", "paused", reason="the disk is full: no room")
+    assert said(alpha=alpha(streams=[paused])) == [
+        "stream orders at alpha is not read on: the disk is full: no room; make room, and it goes on by itself"
+    ]
+
+
 def test_a_query_that_is_not_ready_names_the_sites_that_hold_it_up() -> None:
     (line,) = said(gamma=gamma(query(state="preparing", state_seconds=8.0, waiting_for=["beta"])))
     assert line.startswith("query gamma-1 is being prepared for 8 s: beta did not say yet that it is ready")

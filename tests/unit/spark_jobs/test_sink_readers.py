@@ -32,7 +32,7 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
 
 
 def source(site: Site, **options: str) -> NarrowsDataSource:
-    return NarrowsDataSource(CaseInsensitiveDict({"address": site.address, "query": "cam-1"} | options))
+    return NarrowsDataSource(CaseInsensitiveDict({"address": site.address, "query": "cam-1-1"} | options))
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_query_that_fails_gives_its_rows_and_then_its_reason(
     middle = reader.latestOffset(start, ReadMaxRows(15))
     end = reader.latestOffset(middle, ALL)
     assert rows_of(reader, reader.partitions(start, end)) == list(range(20))
-    with pytest.raises(SinkError, match=f"query cam-1 {state.value}: the disk is full"):
+    with pytest.raises(SinkError, match=f"query cam-1-1 {state.value}: the disk is full"):
         reader.latestOffset(end, ALL)
 
 
@@ -139,7 +139,7 @@ def test_another_query_is_not_mistaken_for_that_of_the_checkpoint(site: Site, re
     end = reader.latestOffset(start, ALL)
     for offset, said in (
         (start | {"run": "before"}, "another one than that of the checkpoint: the daemon was restarted"),
-        (start | {"query": "cam-2"}, "the checkpoint is one of query cam-2; option query is cam-1"),
+        (start | {"query": "cam-1-2"}, "the checkpoint is one of query cam-1-2; option query is cam-1-1"),
     ):
         with pytest.raises(SinkError, match=said):
             reader.latestOffset(offset, ALL)
@@ -150,7 +150,7 @@ def test_another_query_is_not_mistaken_for_that_of_the_checkpoint(site: Site, re
 
 
 def test_a_gap_at_the_beginning_is_accepted_only_when_it_is_asked_for(site: Site, readers: list[StreamReader]) -> None:
-    site.client.take("cam-1", site.query.run, 6)
+    site.client.take("cam-1-1", site.query.run, 6)
     with pytest.raises(SinkError, match=r"rows 0 to 5 were taken and are not kept; option partial=true"):
         stream(readers, site).initialOffset()
     with pytest.raises(SinkError, match=r"rows 0 to 5 were taken and are not kept; option partial=true"):
@@ -162,7 +162,7 @@ def test_a_gap_at_the_beginning_is_accepted_only_when_it_is_asked_for(site: Site
 
 @pytest.mark.parametrize("site", [True], indirect=True, ids=["keep"])
 def test_rows_that_are_kept_are_there_for_a_table_and_a_new_stream(site: Site, readers: list[StreamReader]) -> None:
-    site.client.take("cam-1", site.query.run, 20)
+    site.client.take("cam-1-1", site.query.run, 20)
     rows = table(site)
     assert rows_of(rows, rows.partitions()) == list(range(20))
     assert stream(readers, site).initialOffset()["row"] == 0
@@ -170,7 +170,7 @@ def test_rows_that_are_kept_are_there_for_a_table_and_a_new_stream(site: Site, r
 
 def test_a_table_of_a_failed_query_is_refused_unless_a_part_will_do(site: Site) -> None:
     site.end(QueryState.FAILED, "the disk is full")
-    with pytest.raises(SinkError, match="query cam-1 failed: the disk is full"):
+    with pytest.raises(SinkError, match="query cam-1-1 failed: the disk is full"):
         table(site).partitions()
     assert len(rows_of(table(site), table(site, partial="true").partitions())) == 20
 

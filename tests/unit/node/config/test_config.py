@@ -14,6 +14,7 @@ from node.config import ConfigError, SourceFormat, SparkConfig, SparkSource, par
 from planner.model.declarations import DeclaredLink, DeclaredStream
 from planner.model.errors import NarrowsError
 from planner.model.time_unit import TimeUnit
+from tests.examples import new_examples
 
 GOOD = """
 cluster = "demo"
@@ -31,6 +32,7 @@ ts = "ts"
 unit = "us"
 lateness = "1.5s"
 retain = "10min"
+max_ahead = "5min"
 
 [site.paris]
 listen = "[::1]:7702"
@@ -76,6 +78,7 @@ def test_every_key_of_a_full_file_is_read(tmp_path: Path) -> None:
     assert orders.unit is TimeUnit.US
     assert orders.lateness_ms == 1500
     assert orders.retain_ms == 600_000
+    assert orders.max_ahead_ms == 300_000
 
 
 def test_every_key_of_a_stream_that_spark_reads_is_read(tmp_path: Path) -> None:
@@ -167,6 +170,7 @@ def test_optional_keys_have_their_defaults(tmp_path: Path) -> None:
     assert found.unit is None
     assert found.lateness_ms == 0
     assert found.retain_ms == 0
+    assert found.max_ahead_ms == 3_600_000
 
 
 def test_a_relative_config_path_gives_absolute_data_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,6 +448,10 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             f'site.a.stream.orders.retain: required {ANY_DURATION}; got "always"',
         ),
         (
+            stream('path = "x.csv"\nts = "t"\nmax_ahead = "0ms"'),
+            'site.a.stream.orders.max_ahead: required a duration from "1ms" to "876000h"; got "0ms"',
+        ),
+        (
             stream('path = "x.csv"\nts = "t"\nretain = "999999h"'),
             'site.a.stream.orders.retain: required a duration from "0ms" to "876000h"; got "999999h"',
         ),
@@ -451,8 +459,8 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             stream('path = "x.csv"\nts = "t"\nlate = "1ms"'),
             (
                 "site.a.stream.orders.late: required one of "
-                '"format", "lateness", "path", "retain", "select", "spark", "stats", "trigger", "ts", "unit", '
-                '"watermark", "where" (did you mean "lateness"?); got the unknown key "late"'
+                '"format", "lateness", "max_ahead", "path", "retain", "select", "spark", "stats", "trigger", "ts", '
+                '"unit", "watermark", "where" (did you mean "lateness"?); got the unknown key "late"'
             ),
         ),
         (
@@ -655,12 +663,14 @@ def test_anything_else_is_not_a_duration(text: str) -> None:
 
 
 @given(st.integers(0, 10**15))
+@new_examples()
 def test_every_count_of_milliseconds_survives_the_units(count: int) -> None:
     assert parse_duration_ms(f"{count}ms") == count
     assert parse_duration_ms(f"{count // 1000}.{count % 1000:03}s") == count
 
 
 @given(st.text(max_size=60))
+@new_examples()
 def test_any_text_is_either_loaded_or_refused_with_a_config_error(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:

@@ -178,7 +178,7 @@ def test_ended_queries_whose_rows_are_taken_are_forgotten_but_for_the_last(queri
         sizes.append((len(queries.by_id), len(list(tmp_path.rglob("*")))))
     # The newest has not been settled when others are looked at; of those that are, there is no file but the folder.
     assert sizes[4:] == [(5, 5)] * 8
-    assert list(queries.by_id) == [f"cam-{number}" for number in range(8, 13)]
+    assert list(queries.by_id) == [f"cam-1-{number}" for number in range(8, 13)]
 
 
 def test_rows_that_nobody_took_are_kept_and_so_are_those_to_be_kept(queries: Queries) -> None:

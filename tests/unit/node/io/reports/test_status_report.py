@@ -17,8 +17,8 @@ from node.codec import Shipment
 from node.core.effects import QueryState, StoreRows
 from node.core.events import DropRequested
 from node.core.limits import Limits
-from node.core.links.link import LinkState
 from node.core.links.link_frames import Kind
+from node.core.links.link_states import LinkState
 from node.core.status import CopyRole
 from node.core.streams.stream import LocalStream
 from node.core.streams.ticks import Span
@@ -55,9 +55,16 @@ class Daemon:
         self.peer = Stack("c", "bow", ["ash"], 100, 2, [], Limits())
         self.queries = Queries("ash", folder, AtOnce())
         clock = SimpleNamespace(now_us=lambda: self.now_us)
-        runner = SimpleNamespace(stack=self.stack, clock=clock, core_seconds=0.0, ignored={})
+        self.runner = SimpleNamespace(
+            stack=self.stack,
+            clock=clock,
+            core_seconds=0.0,
+            ignored={},
+            aside_files={"l": Path("f")},
+            disk_trouble="",
+        )
         transport = SimpleNamespace(trouble={}, ledgers={"bow": LinkLedger()})
-        parts = [runner, transport, SimpleNamespace(busy_seconds=0.0), None, self.queries, EngineReport]
+        parts = [self.runner, transport, SimpleNamespace(busy_seconds=0.0), None, self.queries, EngineReport]
         self.report = StatusReport(*cast("list[Any]", parts))
 
     @property
@@ -203,6 +210,21 @@ def test_a_stream_says_since_when_it_stands_still(daemon: Daemon) -> None:
     daemon.later(6)
     (stream,) = daemon.report.reply(peak=1).streams
     assert (stream.idle_seconds, stream.still_seconds, stream.state_seconds) == (5, 5, 5)
+
+
+def test_a_stream_says_why_its_tuples_took_no_part_and_where_they_are(daemon: Daemon) -> None:
+    daemon.stack.site.streams["l"].aside.update({"late": 3, "no event time": 2})
+    (stream,) = daemon.report.reply(peak=1).streams
+    assert (stream.aside, dict(stream.aside_by_reason), stream.aside_file) == (5, {"late": 3, "no event time": 2}, "f")
+
+
+def test_on_a_full_disk_streams_say_so(daemon: Daemon) -> None:
+    daemon.runner.disk_trouble = "state/ash required room; got No space left on device"
+    (stream,) = daemon.report.reply(peak=1).streams
+    assert (stream.state, stream.reason) == (
+        "held",
+        "the disk is full: state/ash required room; got No space left on device",
+    )
 
 
 def test_the_memory_of_a_daemon_does_not_include_that_of_who_started_it() -> None:

@@ -113,7 +113,7 @@ def test_a_query_that_keeps_its_rows_gives_them_after_they_were_taken(site: Site
 
 def test_rows_that_are_not_there_are_refused(site: Site) -> None:
     site.store(0, 4)
-    with pytest.raises(DaemonRefusedError, match=r"query cam-1: required rows within 0 to 4, got 2 to 5"):
+    with pytest.raises(DaemonRefusedError, match=r"query cam-1-1: required rows within 0 to 4, got 2 to 5"):
         site.read(2, 5)
     with pytest.raises(DaemonRefusedError, match="has 4 rows; 5 are said to be taken"):
         site.client.take(site.query.query_id, site.query.run, 5)
@@ -121,11 +121,11 @@ def test_rows_that_are_not_there_are_refused(site: Site) -> None:
 
 def test_an_unknown_query_and_another_run_of_it_are_refused(site: Site) -> None:
     site.store(0, 1)
-    with pytest.raises(UnknownQueryError, match="unknown query 'cam-9' at site cam: required one of cam-1"):
-        site.client.extent("cam-9")
+    with pytest.raises(UnknownQueryError, match="unknown query 'cam-1-9' at site cam: required one of cam-1-1"):
+        site.client.extent("cam-1-9")
     for ask in (
-        lambda: list(site.client.rows("cam-1", "before", 0, 1, NAMES)),
-        lambda: site.client.take("cam-1", "before", 1),
+        lambda: list(site.client.rows("cam-1-1", "before", 0, 1, NAMES)),
+        lambda: site.client.take("cam-1-1", "before", 1),
     ):
         with pytest.raises(NotNowError, match=r"another one than that of run before.*restarted"):
             ask()
@@ -154,11 +154,11 @@ def test_taking_lets_a_query_go_on_that_was_held_up(site: Site, monkeypatch: pyt
     site.store(4, 4)
     site.store(8, 4)
     assert site.query.unsent_bytes > queries_module.UNSENT_BYTES_MAX
-    held = [RowsStored("cam-1", "a", Span(first, first + 4)) for first in (4, 8)]
+    held = [RowsStored("cam-1-1", "a", Span(first, first + 4)) for first in (4, 8)]
     assert site.query.unconfirmed == held
-    site.client.take("cam-1", site.query.run, 4)
+    site.client.take("cam-1-1", site.query.run, 4)
     assert site.events == [], "two chunks are still to be taken"
-    site.client.take("cam-1", site.query.run, 8)
+    site.client.take("cam-1-1", site.query.run, 8)
     assert site.events == held
 
 
@@ -177,14 +177,14 @@ def while_waiting(site: Site, news: Callable[[], None]) -> pb.ExtentReply:
     """What a client is told that waits for rows past those there are, for longer than the test may take."""
     past = site.query.spool.rows
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(site.client.extent, "cam-1", past, 4_000_000)
+        waiting = pool.submit(site.client.extent, "cam-1-1", past, 4_000_000)
         time.sleep(0.05)
         news()
         return waiting.result()
 
 
 def test_without_news_the_daemon_answers_after_the_wait(site: Site) -> None:
-    assert site.client.extent("cam-1", past=0, wait_ms=20).end == 0
+    assert site.client.extent("cam-1-1", past=0, wait_ms=20).end == 0
 
 
 @pytest.mark.parametrize("dropped", [False, True])
@@ -202,19 +202,19 @@ def test_rows_that_are_forgotten_while_they_are_read_are_an_error(
 
     def drop() -> None:
         site.query.spool.close()
-        del site.queries.by_id["cam-1"]
+        del site.queries.by_id["cam-1-1"]
 
     monkeypatch.setattr(delivery, "_load", load_late)
     for first in range(3):
         site.store(first, 1)
-    rows = site.client.rows("cam-1", site.query.run, 0, 3, NAMES)
+    rows = site.client.rows("cam-1-1", site.query.run, 0, 3, NAMES)
     assert next(rows).column(0).to_pylist() == [0]
     if dropped:
         site.do(drop)
     else:
-        site.client.take("cam-1", site.query.run, 2)
+        site.client.take("cam-1-1", site.query.run, 2)
     site.settle()
     gone.set()
     said = "it was dropped while" if dropped else "rows 1 to 1 were taken meanwhile"
-    with pytest.raises(DaemonRefusedError, match=f"query cam-1: {said}"):
+    with pytest.raises(DaemonRefusedError, match=f"query cam-1-1: {said}"):
         list(rows)
