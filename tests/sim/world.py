@@ -160,7 +160,7 @@ class SimSource:
         if self._table is None:
             empty = pa.RecordBatch.from_pylist([], schema=self.info.schema)
             return RowsArrived(
-                self.info.name, empty, pa.array([], pa.int64()), None, True, Position(0, 0), Position(0, 0)
+                self.info.name, empty, pa.array([], pa.int64()), None, True, None, Position(0, 0), Position(0, 0)
             )
         rows = self._table.slice(self._next, rng.randint(0, self._chunk_rows_max))
         self._next += rows.num_rows
