@@ -10,7 +10,7 @@ from rich.console import Console
 from cli.errors import CommandError
 from cli.exit_codes import DONE, INTERRUPTED
 from cli.show.progress import LiveLine, rows_text
-from cli.tasks.follow import OnInfo, follow
+from cli.tasks.follow import Followed, OnInfo, follow
 from node.client import Client, DaemonRefusedError, DaemonUnreachableError, NotNowError, UnknownQueryError
 from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
@@ -49,10 +49,19 @@ def deliver(client: Client, query_id: str, out: Path | None, form: str | None) -
         print(f"detached after {rows_text(followed.rows)}; {query_id} goes on: {again}", file=sys.stderr)
         return INTERRUPTED
     if followed.info.state != QueryState.COMPLETED:
-        raise NarrowsError(f"query {query_id} {followed.info.state}: {followed.info.reason}")
+        raise NarrowsError(_ended_early(query_id, followed, out))
     reason = f": {followed.info.reason}" if followed.info.reason else ""
     print(f"{rows_text(followed.rows)}, all that there are{reason}", file=sys.stderr)
     return DONE
+
+
+def _ended_early(query_id: str, followed: Followed, out: Path | None) -> str:
+    """What is said of a query that will never have all of its rows."""
+    reason = f": {followed.info.reason}" if followed.info.reason else ""
+    text = f"query {query_id} {followed.info.state or 'ended without a word'}{reason}"
+    if followed.partial is None:
+        return f"{text}\n{rows_text(followed.rows)} came before, which are not all"
+    return f"{text}\n{rows_text(followed.rows)} came before and are in {followed.partial}; {out} is as it was"
 
 
 def _on_info(out: Path | None) -> OnInfo:

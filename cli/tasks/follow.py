@@ -30,12 +30,15 @@ class Followed:
     written: int = 0
     info: pb.QueryInfo = field(default_factory=pb.QueryInfo)
     detached: bool = False
+    #: Where the rows are of a query that ended before it had all, if they went to a file.
+    partial: Path | None = None
 
 
 def follow(
     client: Client, query_id: str, out: Path | None, form: str | None, on_info: OnInfo, *, whole: bool = False
 ) -> Followed:
     """Until the query ends, or Ctrl-C detaches. With ``whole``, a file stays only if it has every row.
+    Otherwise rows of a query that failed or was dropped go beside the file that was asked for: it may be there, whole.
 
     Raises NarrowsError if the rows cannot be had or written; the daemon then still has what was not acknowledged.
     """
@@ -52,8 +55,10 @@ def follow(
         if whole and followed.info.state != QueryState.COMPLETED:
             output.abandon()
             followed.written = 0
-        else:
+        elif followed.detached or followed.info.state == QueryState.COMPLETED:
             output.finish()
+        else:
+            followed.partial = output.set_aside()
     except BaseException:
         follower.cancel()
         if output is not None:

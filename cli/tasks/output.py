@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import itertools
 import json
 import math
 import os
@@ -97,6 +98,10 @@ class Output(Protocol):
 
     def finish(self) -> None: ...
 
+    def set_aside(self) -> Path | None:
+        """Keep what was written, of rows that will never be all; the file that has them, if it is one."""
+        ...
+
     def abandon(self) -> None: ...
 
 
@@ -130,6 +135,9 @@ class PrintedOutput:
         with _printing():
             self._output.finish()
 
+    def set_aside(self) -> None:
+        self.finish()
+
     def abandon(self) -> None:
         with suppress(OSError):
             self._output.abandon()
@@ -154,6 +162,9 @@ class NoOutput:
         """Nothing to do."""
 
     def finish(self) -> None:
+        """Nothing to do."""
+
+    def set_aside(self) -> None:
         """Nothing to do."""
 
     def abandon(self) -> None:
@@ -379,10 +390,27 @@ class FileOutput:
             raise self._cannot(error) from None
 
     def finish(self) -> None:
+        self._close_as(self._path)
+
+    def set_aside(self) -> Path:
+        """A file of that name may be there, and whole: these rows go beside it, and beside others of their kind."""
+        partial = next(path for path in self._partials() if not path.exists())
+        self._close_as(partial)
+        return partial
+
+    def _partials(self) -> Iterator[Path]:
+        yield self._path.with_stem(f"{self._path.stem}.partial")
+        for number in itertools.count(2):
+            yield self._path.with_stem(f"{self._path.stem}.partial-{number}")
+
+    def _close_as(self, path: Path) -> None:
         try:
             self._output.finish()
+            self._file.flush()
+            # The site forgets these rows as soon as it is told that they are here.
+            os.fsync(self._file.fileno())
             self._file.close()
-            self._part.replace(self._path)
+            self._part.replace(path)
         except (OSError, pa.ArrowException) as error:
             raise self._cannot(error) from None
 

@@ -35,6 +35,7 @@ from node.core.links.messages import (
 from node.core.links.outbox import Outbox
 from node.core.queries.ended_queries import EndedQueries
 from node.core.queries.issuer import Issuer
+from node.core.queries.query_ids import may_be_of
 from node.core.queries.run import QueryRun
 from node.core.queries.waiting import Waiting, Walk
 from node.core.status import CopyStatus, ProbeCounts, StepRows, ViewCount
@@ -137,6 +138,8 @@ class Participant:
     def _check_id(self, peer: str, query_id: str) -> None:
         """Raises NarrowsError if the id is that of another site's query."""
         run = self.runs.get(query_id)
+        if not may_be_of(query_id, peer):
+            raise NarrowsError(f"site {self._site} requires ids of queries of {peer} to name it; got {query_id}")
         home = run.plan.sink if run is not None else self._site if query_id in self._issuer.homes else peer
         if home != peer:
             raise NarrowsError(f"site {self._site} requires new query ids; got {query_id}, which is a query of {home}")
@@ -260,9 +263,7 @@ class Participant:
         """Result rows of a query whose home this is."""
         run = self._find(message)
         if run is not None:
-            if peer not in run.plan.sites:
-                raise PeerProtocolError(f"query {run.query_id} requires rows from its own sites; got some from {peer}")
-            rows = run.decode_results(message.rows)
+            rows = run.decode_results(peer, message)
             span, sealed_at_us = message.span, message.sealed_at_us
             self._issuer.store(Walk(run.query_id, run.generation, message.head, span, sealed_at_us, 0, rows))
 

@@ -12,6 +12,7 @@ from node.core.encoding.columns.other import OTHER
 from node.core.encoding.columns.text import TEXT
 from node.core.encoding.columns.whole import TRUTHS, WHOLE, truths
 from node.core.encoding.ints import pack_bits
+from node.core.encoding.room import Room
 from node.core.encoding.varint import decode_varint, encode_varint
 from node.core.errors import PeerProtocolError
 
@@ -41,9 +42,11 @@ class ColumnReader:
     Every method raises PeerProtocolError if the bytes are not what they should be.
     """
 
-    def __init__(self, data: bytes, at: int, count: int) -> None:
+    def __init__(self, data: bytes, at: int, count: int, room: Room) -> None:
+        """``room`` has been charged with what each row takes whatever its value."""
         self._data = memoryview(data)
         self._count = count
+        self._room = room
         self._starts: list[int] = []
         self.at = at
 
@@ -72,7 +75,7 @@ class ColumnReader:
             valid = np.unpackbits(np.frombuffer(self._data, np.uint8, size, at), count=count, bitorder="little")
             at += size
             count = int(np.count_nonzero(valid))
-        return _layout(kind).decode(Piece(self._data, at, count, kind, tag & ~MISSING, valid))
+        return _layout(kind).decode(Piece(self._data, at, count, kind, tag & ~MISSING, valid, self._room))
 
     def _byte(self, at: int) -> int:
         self._require(at, 1)

@@ -189,7 +189,7 @@ def shipment_of(head: int, body: bytes) -> Shipment:
         (0x20, b"", "a number requires"),
         (0x20, b"\0", "a number requires"),
         (0x20, b"\0\x21" + b"\0" * 32, "a number requires"),
-        (0x20, b"\0" + b"\xff" * 9 + b"\x01" + b"\0" * 40, "a number requires"),
+        (0x20, b"\0" + b"\xff" * 9 + b"\x01" + b"\0" * 40, "at most 4096 numbers; got 18446744073709551615"),
         (0x20, b"\0\x02\0", "a number requires"),
         (0x40, b"\xff" * 11, "a number requires"),
         (0x00, b"", "a frame requires a body"),

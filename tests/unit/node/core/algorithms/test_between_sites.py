@@ -346,7 +346,7 @@ WRONG: list[tuple[Algorithm, str, str, Message, str]] = [
     (Algorithm.SM_D1, "a question", "bow", ASK, "a step that is done between us"),
     (Algorithm.SM_D1, "a fetch", "bow", Fetch(1, 0, ints(0)), "a fetch requires a mixed copy"),
     (Algorithm.SM_D1, "an answer to no fetch", "ash", Fetched(1, b""), "fetched tuples require a mixed copy"),
-    (Algorithm.SM_D1, "a death of nobody", "ash", replace(SYNC, before=0, dead=ints(0)), "living keys to die"),
+    (Algorithm.SM_D1, "a death of nobody", "ash", replace(SYNC, before=0, dead=ints(0)), "a count from 1 to 0; got 1"),
     (Algorithm.SM_D1, "tuples", "ash", replace(SYNC, rows=b"\x01"), "requires keys only"),
     (Algorithm.SP_S, "a sync of keys", "ash", replace(SYNC, born=b"\x01"), "a batch with tuples alone"),
     (Algorithm.SP_S, "a carry", "bow", CARRY, "a step that is done between us"),

@@ -336,8 +336,8 @@ def test_an_answer_that_nobody_waits_for_is_refused_and_harms_nobody(algorithm: 
         (keys(1, 1), b"", "requires new keys, each once"),
         (keys(None), b"", "requires new keys"),
         (b"junk", b"", "columns"),
-        (b"", ints(0), "in the book"),
-        (keys(1), ints(-1), "in the book"),
+        (b"", ints(0), "a count from 1 to 0; got 1"),
+        (keys(1), ints(-1), "a count from 1 to 0; got 1"),
     ],
 )
 def test_a_wrong_question_is_refused_and_the_book_is_as_before(
