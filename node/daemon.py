@@ -150,7 +150,7 @@ async def _live(
     files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(files.stop)
-    queries = Queries(site, folder, files, limits)
+    queries = await _queries(config, site, options, folder, files, limits, server)
     closing.callback(queries.close)
 
     runner = Runner(stack, Clock(), queries, late, files)
@@ -165,6 +165,7 @@ async def _live(
     desk = PlanDesk(runner, config)
     report = EngineReport if spark is None else lambda: spark.report(engine)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
+    control.start()
 
     engine_thread.start()
     storage.start()
@@ -173,8 +174,28 @@ async def _live(
     closing.push_async_callback(server.stop, STOP_GRACE_S)
     transport.start()
     closing.push_async_callback(transport.stop)
+    closing.push_async_callback(control.leave)
     log.info("site %s is ready at %s", site, here.listen)
     await _run_until(stopping, runner, control)
+
+
+async def _queries(
+    config: ClusterConfig,
+    site: str,
+    options: ServeOptions,
+    folder: Path,
+    files: FileThread,
+    limits: Limits,
+    server: Server,
+) -> Queries:
+    """The queries of this home with their rows: those of earlier lives too, if anything is kept."""
+    results = config.state_dir / site / "results" if options.logged else folder
+    quota = config.results_quota_bytes
+    queries = Queries(site, results, files, limits, durable=options.logged, quota_bytes=quota)
+    server.readiness.step("looking at the rows of earlier queries")
+    await asyncio.to_thread(queries.recover)
+    queries.end_unfinished("the daemon was restarted")
+    return queries
 
 
 async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) -> None:

@@ -6,20 +6,28 @@ read.
 
 from node.client.client import Client
 from node.client.errors import (
+    AwayTooLongError,
     DaemonRefusedError,
     DaemonUnreachableError,
     MissingRowsError,
+    NoRoomError,
     NotNowError,
+    StartingError,
     UnknownQueryError,
 )
 from node.client.follower import Follower
+from node.client.patience import Patience
 
 __all__ = [
+    "AwayTooLongError",
     "Client",
     "DaemonRefusedError",
     "DaemonUnreachableError",
     "Follower",
     "MissingRowsError",
+    "NoRoomError",
     "NotNowError",
+    "Patience",
+    "StartingError",
     "UnknownQueryError",
 ]

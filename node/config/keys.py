@@ -25,7 +25,14 @@ CLUSTER: Mapping[str, Key] = {
     "engine": Key('"spark" or "native"', '"spark"', "Who runs the joins of sites that do not say."),
     "late_dir": Key("directory", '"late"', "Where late tuples and those without event time are written."),
     "state_dir": Key(
-        "directory", '"state"', "Where streams have their logs, and those that Spark reads their position."
+        "directory",
+        '"state"',
+        "Where streams have their logs, those that Spark reads their position, and queries their rows.",
+    ),
+    "results_quota": Key(
+        'size, such as "500MB" or "4GiB"',
+        '"4GiB"',
+        "How much result rows may have that wait for readers at a site: queries with more than their share wait then.",
     ),
 }
 SITE: Mapping[str, Key] = {
