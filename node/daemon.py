@@ -45,7 +45,7 @@ from node.io.threads.shared_records import SharedRecords
 from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
 from node.stack import Stack
-from node.storage.site_folder import SiteFolder, open_folder
+from node.storage.site_folder import RESULTS_NAME, SiteFolder, open_folder
 from planner.model.errors import NarrowsError
 
 log = logging.getLogger(__name__)
@@ -134,12 +134,7 @@ async def _live(
     # Before Spark, which writes beside the logs.
     kept = _kept(config, here, options.fresh, closing) if options.logged else None
     records = None if kept is None else SharedRecords(kept.records)
-    sources: dict[str, Source] = {}
-    for stream in here.streams:
-        if stream.spark is None:
-            logged = None if kept is None else kept.extents.get(stream.name)
-            sources[stream.name] = replay = Replay(stream, config.tau_ms, options.speed, records, logged)
-            closing.callback(replay.close)
+    sources = _recordings(config, here, options.speed, kept, records, closing)
     spark = around.spark(here, folder) if here.needs_spark else None
     if spark is not None:
         closing.callback(spark.stop)
@@ -159,7 +154,7 @@ async def _live(
     files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(files.stop)
-    queries = Queries(site, folder, files, limits, stack.life)
+    queries = await _queries(config, site, options, stack.life, folder, files, limits, server)
     closing.callback(queries.close)
 
     runner = Runner(stack, Clock(), queries, late, files)
@@ -176,6 +171,7 @@ async def _live(
     closing.callback(desk.close)
     report = EngineReport if spark is None else lambda: spark.report(engine)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
+    control.start()
 
     engine_thread.start()
     storage.start()
@@ -184,8 +180,29 @@ async def _live(
     closing.push_async_callback(server.stop, STOP_GRACE_S)
     transport.start()
     closing.push_async_callback(transport.stop)
+    closing.push_async_callback(control.leave)
     log.info("site %s is ready at %s", site, here.listen)
     await _run_until(stopping, runner, control)
+
+
+async def _queries(
+    config: ClusterConfig,
+    site: str,
+    options: ServeOptions,
+    life: int,
+    folder: Path,
+    files: FileThread,
+    limits: Limits,
+    server: Server,
+) -> Queries:
+    """The queries of this home with their rows: those of earlier lives too, if anything is kept."""
+    results = config.state_dir / site / RESULTS_NAME if options.logged else folder
+    quota = config.results_quota_bytes
+    queries = Queries(site, results, files, limits, life, durable=options.logged, quota_bytes=quota)
+    server.readiness.step("looking at the rows of earlier queries")
+    await asyncio.to_thread(queries.recover)
+    queries.end_unfinished("the daemon was restarted")
+    return queries
 
 
 async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) -> None:
@@ -210,6 +227,24 @@ def _kept(config: ClusterConfig, here: SiteConfig, fresh: bool, closing: AsyncEx
     closing.callback(kept.close)
     log.info("site %s begins life %d in %s", here.name, kept.records.life, path)
     return kept
+
+
+def _recordings(
+    config: ClusterConfig,
+    here: SiteConfig,
+    speed: float | None,
+    kept: SiteFolder | None,
+    records: SharedRecords | None,
+    closing: AsyncExitStack,
+) -> dict[str, Source]:
+    """The site's streams that are replayed from files."""
+    sources: dict[str, Source] = {}
+    for stream in here.streams:
+        if stream.spark is None:
+            logged = None if kept is None else kept.extents.get(stream.name)
+            sources[stream.name] = replay = Replay(stream, config.tau_ms, speed, records, logged)
+            closing.callback(replay.close)
+    return sources
 
 
 def _local(config: StreamConfig, source: Source, tau_ms: int, kept: SiteFolder | None, late: LateFiles) -> LocalStream:

@@ -27,7 +27,14 @@ CLUSTER: Mapping[str, Key] = {
         "directory", '"late"', "Where tuples are written that are late, too far ahead or without event time."
     ),
     "state_dir": Key(
-        "directory", '"state"', "Where streams have their logs, and those that Spark reads their position."
+        "directory",
+        '"state"',
+        "Where streams have their logs, those that Spark reads their position, and queries their rows.",
+    ),
+    "results_quota": Key(
+        'size, such as "500MB" or "4GiB"',
+        '"4GiB"',
+        "How much result rows may have that wait for readers at a site: queries with more than their share wait then.",
     ),
 }
 SITE: Mapping[str, Key] = {

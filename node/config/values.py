@@ -15,6 +15,7 @@ SPARK, NATIVE = "spark", "native"
 JOB_TIMEOUT_MS = 600_000
 #: One hour.
 MAX_AHEAD_MS = 3_600_000
+RESULTS_QUOTA_BYTES = 4 << 30
 
 
 class SourceFormat(StrEnum):
@@ -118,6 +119,8 @@ class ClusterConfig:
     late_dir: Path
     state_dir: Path
     sites: tuple[SiteConfig, ...]
+    #: Bytes of result rows that wait for readers, at each site.
+    results_quota_bytes: int = RESULTS_QUOTA_BYTES
     #: What is declared of links, each direction on its own.
     links: tuple[DeclaredLink, ...] = ()
     #: What other packages read of the file, by the name of their table.

@@ -406,8 +406,8 @@ class Daemons:
     def query_id(self, site: str, number: int = 1) -> str:
         """The name of the query that was issued there as that one since the daemon was started."""
         with self.client(site) as client:
-            (name,) = [info.query_id for info in client.queries() if info.query_id.endswith(f"-{number}")]
-            return name
+            # Those of earlier lives come first.
+            return [info.query_id for info in client.queries() if info.query_id.endswith(f"-{number}")][-1]
 
     def query_info(self, query_id: str) -> pb.QueryInfo:
         with self.client(home_of(query_id)) as client:

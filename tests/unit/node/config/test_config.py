@@ -368,14 +368,16 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (
             f'taw = "1s"\n{MINIMAL}',
             (
-                'taw: required one of "cluster", "engine", "late_dir", "link", "site", "state_dir", "tau", "wan" '
+                'taw: required one of "cluster", "engine", "late_dir", "link", "results_quota", "site", "state_dir", '
+                '"tau", "wan" '
                 '(did you mean "tau"?); got the unknown key "taw"'
             ),
         ),
         (
             f'"a b" = 1\n{MINIMAL}',
             (
-                '"a b": required one of "cluster", "engine", "late_dir", "link", "site", "state_dir", "tau", "wan"; '
+                '"a b": required one of "cluster", "engine", "late_dir", "link", "results_quota", "site", "state_dir", '
+                '"tau", "wan"; '
                 'got the unknown key "a b"'
             ),
         ),
@@ -474,6 +476,10 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (
             f'{TWO}[link.c.b]\nlatency = "40ms"',
             'link.c: required a site: one of "a", "b"; got "c"',
+        ),
+        (
+            f'results_quota = "much"\n{MINIMAL}',
+            'results_quota: required a size above 0 such as "500MB" or "4GiB"; got "much"',
         ),
         (
             f'{TWO}[link.a.b]\nbandwidth = "fast"',
@@ -704,3 +710,9 @@ def test_declared_statistics_of_a_stream_are_read(tmp_path: Path) -> None:
     path.write_text(stream('path = "x.csv"\nts = "t"\nstats = { rate = 100, distinct = { card = 5000 } }'))
     (found,) = load_cluster(path).sites[0].streams
     assert found.stats == DeclaredStream(100.0, {"card": 5000.0}, {})
+
+
+@pytest.mark.parametrize(("text", "nbytes"), [("500MB", 500_000_000), ("1.5 GiB", 3 << 29), ("7B", 7)])
+def test_a_quota_is_a_size(tmp_path: Path, text: str, nbytes: int) -> None:
+    assert load_cluster(write(tmp_path, f'results_quota = "{text}"\n{MINIMAL}')).results_quota_bytes == nbytes
+    assert load_cluster(write(tmp_path, MINIMAL)).results_quota_bytes == 4 << 30
