@@ -25,17 +25,21 @@ class Headroom:
         """Whether the room is reserved, now or already. Raises OSError unless it is only that there is none."""
         if self._path.exists() and self._path.stat().st_size == self._nbytes:
             return True
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
+        # It has its name only when it has its room.
+        made = self._path.with_suffix(".new")
+        file = os.open(made, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             os.posix_fallocate(file, 0, self._nbytes)
             os.fsync(file)
         except OSError as error:
+            made.unlink()
             if error.errno not in NO_ROOM:
                 raise
-            self.release()
             return False
         finally:
             os.close(file)
+        made.replace(self._path)
+        sync_folder(self._path.parent)
         return True
 
     def release(self) -> bool:

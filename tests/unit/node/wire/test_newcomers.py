@@ -12,7 +12,7 @@ from node.core.events import PeerStateLost
 from node.core.limits import Limits
 from node.core.links.causes import Cause, Purpose
 from node.core.links.link import PROTOCOL_VERSION
-from node.core.links.link_frames import Frame, Hello, Kind, Ping, Pong, Refuse
+from node.core.links.link_frames import Frame, Hello, Kind, Part, Ping, Pong, Refuse
 from node.core.links.link_states import LinkState
 from node.core.links.lives import Session
 from node.core.links.messages import Drop
@@ -181,7 +181,8 @@ def test_the_newcomer_has_the_link_when_the_connection_ends_by_itself() -> None:
     nodes = running()
     nodes.give("bow", ConnectionOpened("ash", 9, greeting(replace(HELLO, life=5))))
     outputs = nodes.give("bow", ConnectionClosed("ash", 1, "ash hung up"))
-    assert [type(frame) for frame in said(outputs, 9)] == [Hello]
+    # And whether what is kept for a query of its is still needed.
+    assert [type(frame) for frame in said(outputs, 9)] == [Hello, Part]
     assert nodes.stacks["bow"].links["ash"].session == Session(5, 2, 0)
     assert not nodes.stacks["bow"].site.runs  # of the life before
 

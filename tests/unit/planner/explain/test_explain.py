@@ -166,8 +166,8 @@ def test_a_query_is_compared_with_others_once_however_often_it_is_explained(
     queries = Queries("n0", tmp_path, AtOnce())
     query = queries.new(Planned(CHOICE.plan, CHOICE))
     runner = SimpleNamespace(put=lambda _: None, stack=SimpleNamespace(links={}))
-    nothing = cast("Any", None)
-    control = Control(cast("Any", runner), nothing, nothing, nothing, queries, nothing, lambda: None)
+    nothing, desk = cast("Any", None), cast("Any", SimpleNamespace(search=asyncio.to_thread))
+    control = Control(cast("Any", runner), nothing, nothing, nothing, queries, desk, lambda: None)
 
     async def explained() -> list[str]:
         request = pb.ExplainRequest(query_id=query.query_id)
