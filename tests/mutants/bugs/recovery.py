@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.edits import (
+    argument,
     assigned,
     begin,
     condition,
@@ -19,6 +20,7 @@ TESTS = {
     "HeadCursor": "test_head_cursor test_recovery",
     "CatchUp": "test_head_cursor test_recovery",
     "Barrier": "test_barrier",
+    "Arrangements": "test_catch_up test_head_cursor",
     "RowTable": "test_table test_recovery",
     "HeadLedger": "test_sink test_recovery",
     "Participant": "test_recovery test_opening test_sharing",
