@@ -6,14 +6,16 @@ SEEDS ?= 10000
 SECONDS ?= 600
 SEED ?= 1
 STAMP := $(VENV)/.setup-done
+# Some shells set it. Without compiled files every test process reads the whole system as text again, a second each.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo check test lint toxiproxy sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
 
 help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
 	@echo "ENGINE=native make demo   the same without Spark, and so without Java"
-	@echo "make check  the inner loop, about two minutes: lint, types, core, planner, some simulated clusters"
-	@echo "make test   lint, types and all tests"
+	@echo "make check  the inner loop, about a minute: lint, types, core, planner, some simulated clusters"
+	@echo "make test   lint, types and all tests, about twelve minutes on two idle cores"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
 	@echo "make chaos  ten minutes of load and faults on real daemons behind Toxiproxy; SECONDS=, SEED=, ENGINE=spark"
 	@echo "make docs   the generated parts of docs/"
@@ -45,9 +47,9 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Without processes, sockets and Spark.
+# Without processes, sockets and Spark; of examples and seeds a tenth.
 check: lint
-	$(BIN)/python -m pytest -n 2 tests/tidy tests/unit/planner tests/unit/node/core tests/unit/node/engine
+	NARROWS_EXAMPLES=10 $(BIN)/python -m pytest -n 2 -m 'not long' tests/tidy tests/unit/planner tests/unit/node/core tests/unit/node/engine
 	$(BIN)/python -m tests.sim --seeds 40
 
 # The emulated network's server: built before the tests, or the first of them would wait minutes for it.
@@ -104,3 +106,4 @@ proto: setup
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

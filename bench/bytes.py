@@ -4,7 +4,7 @@ A two-way join of streams at two sites, rows wanted at a third (``bench.sites``)
 link between the two carries, both ways, by kind, as the daemon's ledger counts it: acknowledgements, pings,
 gRPC and HTTP/2 included. Only the steady part is counted, from when windows and compressors are warm on.
 
-The lower bound (DESIGN section 9) is every tuple that is in some result, once, in the encoding and through
+The lower bound is every tuple that is in some result, once, in the encoding and through
 the compressor that a link uses, batch by batch, without frames or anything else. It is no bound for the
 ``D`` algorithms in the strict sense: of a pair they send the later tuple only.
 

@@ -22,7 +22,7 @@ from node.core.effects import AppendBatch, QueryState, ReadLog, ReadSource, Repo
 from node.core.engine import Engine
 from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
-from node.core.links.link import LinkState
+from node.core.links.link_states import LinkState
 from node.core.streams.stream import LocalStream
 from node.io.reports.ledger import LinkLedger
 from node.io.runner import TIMER_S

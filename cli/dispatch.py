@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TextIO, cast
 
 import click
 from click.exceptions import Exit
@@ -20,6 +21,7 @@ from cli.exit_codes import FAILED, INTERRUPTED, NOT_RIGHT
 from cli.loading import loading
 from cli.mistakes import mistake
 from cli.narrows import COMPLETION_VARIABLE, NAME, narrows
+from cli.unheard import UnheardStream
 from planner.model.errors import NarrowsError
 
 
@@ -74,13 +76,15 @@ def _complain(text: str, code: int) -> int:
 def _settle_streams() -> None:
     """A terminal that knows fewer letters than we use gets them as escapes; a closed standard error is no other file.
 
-    Without the latter, what is meant for people would go where rows go.
+    Without the latter, what is meant for people would go where rows go. That nobody hears it fails no command.
     """
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    if not isinstance(sys.stderr, UnheardStream):
+        sys.stderr = cast("TextIO", UnheardStream(sys.stderr))
 
 
 def _end_on(number: signal.Signals) -> None:

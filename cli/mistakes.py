@@ -23,7 +23,7 @@ def required_one_of(known: Sequence[str], got: str) -> str:
 def _what(error: click.UsageError) -> str:
     context = error.ctx
     if isinstance(error, click.NoSuchCommand) and context is not None and isinstance(context.command, click.Group):
-        return required_one_of(context.command.list_commands(context), error.command_name)
+        return f"command: {required_one_of(context.command.list_commands(context), error.command_name)}"
     if isinstance(error, click.NoSuchOption):
         return f"unknown: {error.option_name}{_did_you_mean(error.possibilities or [])}"
     if isinstance(error, click.MissingParameter) and error.param is not None:

@@ -52,6 +52,10 @@ _CHECKSUM_BYTES = 4
 _REMEMBERED_MAX = 32
 
 
+#: ... nor so many: the longest is that of a query's done frontiers, one for each of its streams.
+_NUMBERS_MAX = 4096
+
+
 class _Form(IntEnum):
     """How the body of a frame is laid out."""
 
@@ -239,6 +243,8 @@ class FrameReader:
 
     def _part(self, kind: Kind, more: bool, body: bytes) -> Part:
         (ack, count), at = decode_varints(body, 0, 2)
+        if count > _NUMBERS_MAX:
+            raise PeerProtocolError(f"a part requires at most {_NUMBERS_MAX} numbers; got {count}")
         differences, at = decode_varints(body, at, count)
         jump, at = decode_varint(body, at)
         numbers = self._numbers.numbers(kind, differences)

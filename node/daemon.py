@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from node.config import SPARK, ClusterConfig, SiteConfig
+from node.config import SPARK, ClusterConfig, SiteConfig, StreamConfig
 from node.core.engine import SiteEngine
 from node.core.limits import Limits
+from node.core.links.lives import next_life
+from node.core.streams.position import Position, SourcePlace
+from node.core.streams.stream import LocalStream
 from node.engine.native import NativeEngine
 from node.instance import INSTANCE_VARIABLE
 from node.io.clock import Clock
@@ -29,6 +33,7 @@ from node.io.reports.engine_report import EngineReport
 from node.io.results.issued_queries import Queries
 from node.io.runner import Runner
 from node.io.server import Server
+from node.io.sources.definition import check_definition
 from node.io.sources.late_files import LateFiles
 from node.io.sources.replay import Replay
 from node.io.sources.source import Source
@@ -36,12 +41,11 @@ from node.io.spark_site import SparkMaker, SparkSite
 from node.io.threads.engine_thread import EngineThread
 from node.io.threads.file_thread import FileThread
 from node.io.threads.memory_storage import MemoryStorage
+from node.io.threads.shared_records import SharedRecords
 from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
 from node.stack import Stack
-from node.storage.lock import SiteLock
-from node.storage.site_logs import begin_logs
-from node.storage.stream_logs import StreamLogs
+from node.storage.site_folder import RESULTS_NAME, SiteFolder, open_folder
 from planner.model.errors import NarrowsError
 
 log = logging.getLogger(__name__)
@@ -71,6 +75,8 @@ class ServeOptions:
     with_parent: bool = False
     #: Keep the log of the streams on disk; without, in memory, as long as somebody needs it.
     logged: bool = True
+    #: Forget what an earlier life of the site has left.
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +131,10 @@ async def _live(
 ) -> None:
     """Until it is told to stop. Whatever is opened is left to ``closing``, which closes the last first."""
     here = config.site(site)
-    logs = _logs(config, here, closing) if options.logged else None
-    sources: dict[str, Source] = {}
-    for stream in here.streams:
-        if stream.spark is None:
-            sources[stream.name] = replay = Replay(stream, config.tau_ms, options.speed)
-            closing.callback(replay.close)
+    # Before Spark, which writes beside the logs.
+    kept = _kept(config, here, options.fresh, closing) if options.logged else None
+    records = None if kept is None else SharedRecords(kept.records)
+    sources = _recordings(config, here, options.speed, kept, records, closing)
     spark = around.spark(here, folder) if here.needs_spark else None
     if spark is not None:
         closing.callback(spark.stop)
@@ -138,19 +142,19 @@ async def _live(
         await _unless_stopped(stopping, spark, spark.start)
         server.readiness.step("Spark is up, preparing its streams and workers")
         # Closed before Spark is stopped: a source that waits for it would start it again.
-        for name, live in (await _open_spark_streams(config, here, spark, options.speed, stopping)).items():
+        for name, live in (await _open_spark_streams(config, here, spark, options.speed, kept, stopping)).items():
             sources[name] = live
             closing.callback(live.close)
     limits = Limits()
     peers = dict(around.peers)
-    streams = [sources[stream.name].local for stream in here.streams]
-    stack = Stack(config.name, site, peers, config.tau_ms, secrets.randbits(63) | 1, streams, limits)
     late = LateFiles(config.late_dir)
     closing.callback(late.close)
+    streams = [_local(stream, sources[stream.name], config.tau_ms, kept, late) for stream in here.streams]
+    stack = _stack(config, site, peers, streams, limits, records)
     files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(files.stop)
-    queries = Queries(site, folder, files, limits)
+    queries = await _queries(config, site, options, stack.life, folder, files, limits, server)
     closing.callback(queries.close)
 
     runner = Runner(stack, Clock(), queries, late, files)
@@ -159,12 +163,15 @@ async def _live(
     engine = await _engine(here, spark, stopping)
     engine_thread = EngineThread(engine, runner.put_from_thread)
     closing.callback(engine_thread.stop)
-    storage = _storage(logs, here, runner)
+    storage = _storage(kept, records, here, runner, late, sources)
     closing.callback(storage.stop)
-    runner.connect(transport, engine_thread, storage, sources)
+    remember = None if records is None else records.remember_life
+    runner.connect(transport, engine_thread, storage, sources, remember)
     desk = PlanDesk(runner, config)
+    closing.callback(desk.close)
     report = EngineReport if spark is None else lambda: spark.report(engine)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
+    control.start()
 
     engine_thread.start()
     storage.start()
@@ -173,8 +180,29 @@ async def _live(
     closing.push_async_callback(server.stop, STOP_GRACE_S)
     transport.start()
     closing.push_async_callback(transport.stop)
+    closing.push_async_callback(control.leave)
     log.info("site %s is ready at %s", site, here.listen)
     await _run_until(stopping, runner, control)
+
+
+async def _queries(
+    config: ClusterConfig,
+    site: str,
+    options: ServeOptions,
+    life: int,
+    folder: Path,
+    files: FileThread,
+    limits: Limits,
+    server: Server,
+) -> Queries:
+    """The queries of this home with their rows: those of earlier lives too, if anything is kept."""
+    results = config.state_dir / site / RESULTS_NAME if options.logged else folder
+    quota = config.results_quota_bytes
+    queries = Queries(site, results, files, limits, life, durable=options.logged, quota_bytes=quota)
+    server.readiness.step("looking at the rows of earlier queries")
+    await asyncio.to_thread(queries.recover)
+    queries.end_unfinished("the daemon was restarted")
+    return queries
 
 
 async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) -> None:
@@ -192,18 +220,73 @@ async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) 
         await asyncio.gather(sampling, waiting, running, return_exceptions=True)
 
 
-def _logs(config: ClusterConfig, here: SiteConfig, closing: AsyncExitStack) -> StreamLogs:
-    """The logs of the site's streams, which no other daemon has; before Spark, which writes beside them."""
-    home = config.state_dir / here.name
-    lock = SiteLock(home)
-    closing.callback(lock.release)
-    return begin_logs(home, [stream.name for stream in here.streams])
+def _kept(config: ClusterConfig, here: SiteConfig, fresh: bool, closing: AsyncExitStack) -> SiteFolder:
+    """The site's folder, which no other daemon has, and in it the next life of the site."""
+    path, streams = config.state_dir / here.name, [stream.name for stream in here.streams]
+    kept = open_folder(path, config.name, here.name, streams, int(time.time()), fresh)
+    closing.callback(kept.close)
+    log.info("site %s begins life %d in %s", here.name, kept.records.life, path)
+    return kept
 
 
-def _storage(logs: StreamLogs | None, here: SiteConfig, runner: Runner) -> StorageThread | MemoryStorage:
-    if logs is None:
+def _recordings(
+    config: ClusterConfig,
+    here: SiteConfig,
+    speed: float | None,
+    kept: SiteFolder | None,
+    records: SharedRecords | None,
+    closing: AsyncExitStack,
+) -> dict[str, Source]:
+    """The site's streams that are replayed from files."""
+    sources: dict[str, Source] = {}
+    for stream in here.streams:
+        if stream.spark is None:
+            logged = None if kept is None else kept.extents.get(stream.name)
+            sources[stream.name] = replay = Replay(stream, config.tau_ms, speed, records, logged)
+            closing.callback(replay.close)
+    return sources
+
+
+def _local(config: StreamConfig, source: Source, tau_ms: int, kept: SiteFolder | None, late: LateFiles) -> LocalStream:
+    """A stream as the core begins with it: after what its log has. Raises SourceError if that is of another stream."""
+    local = source.local
+    if kept is None:
+        return local
+    logged = kept.extents.get(config.name)
+    late.begin(config.name, check_definition(config, local.info, tau_ms, kept.records, logged))
+    read_to = Position(0, 0) if logged is None or logged.place is None else logged.place.read_to
+    return replace(local, logged=logged, aside=late.aside_after(config.name, read_to))
+
+
+def _stack(
+    config: ClusterConfig,
+    site: str,
+    peers: Mapping[str, str],
+    streams: Sequence[LocalStream],
+    limits: Limits,
+    records: SharedRecords | None,
+) -> Stack:
+    """Without a folder nobody is remembered, and lives are told apart by the clock."""
+    life = next_life(None, int(time.time())) if records is None else records.life
+    lives = None if records is None else records.peer_lives
+    return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, lives)
+
+
+def _storage(
+    kept: SiteFolder | None,
+    records: SharedRecords | None,
+    here: SiteConfig,
+    runner: Runner,
+    late: LateFiles,
+    sources: Mapping[str, Source],
+) -> StorageThread | MemoryStorage:
+    if kept is None or records is None:
         return MemoryStorage([stream.name for stream in here.streams], runner.put_from_thread)
-    return StorageThread(logs, runner.put_from_thread)
+
+    def logged(stream: str, place: SourcePlace) -> None:
+        sources[stream].logged(place.resume)
+
+    return StorageThread(kept.logs, records, late, kept.headroom, runner, logged)
 
 
 async def _unless_stopped(stopping: asyncio.Event, spark: SparkSite, work: Callable[[], T]) -> T:
@@ -211,7 +294,10 @@ async def _unless_stopped(stopping: asyncio.Event, spark: SparkSite, work: Calla
 
     Raises _StoppedError if the daemon is told to stop meanwhile; Spark is stopped then, which ends the work.
     """
-    working = asyncio.get_running_loop().run_in_executor(None, work)
+    # A thread of its own: one of the common ones would be waited for at the end, however long Spark takes.
+    own = ThreadPoolExecutor(1, thread_name_prefix="start")
+    working = asyncio.get_running_loop().run_in_executor(own, work)
+    own.shutdown(wait=False)
     waiting = asyncio.create_task(stopping.wait())
     either: set[asyncio.Future[Any]] = {working, waiting}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -225,7 +311,12 @@ async def _unless_stopped(stopping: asyncio.Event, spark: SparkSite, work: Calla
 
 
 async def _open_spark_streams(
-    config: ClusterConfig, here: SiteConfig, spark: SparkSite, speed: float | None, stopping: asyncio.Event
+    config: ClusterConfig,
+    here: SiteConfig,
+    spark: SparkSite,
+    speed: float | None,
+    kept: SiteFolder | None,
+    stopping: asyncio.Event,
 ) -> Mapping[str, Source]:
     """The site's streams that Spark reads. They come as fast as they are: a speed is for recordings."""
     streams = [stream for stream in here.streams if stream.spark is not None]
@@ -234,7 +325,10 @@ async def _open_spark_streams(
     if speed is not None:
         names = ", ".join(stream.name for stream in streams)
         log.info("site %s: --speed is for files that are replayed; Spark reads %s as it comes", here.name, names)
-    return await _unless_stopped(stopping, spark, lambda: spark.open_streams(streams, config.tau_ms))
+    places = None
+    if kept is not None:
+        places = {name: logged.place.resume for name, logged in kept.extents.items() if logged.place is not None}
+    return await _unless_stopped(stopping, spark, lambda: spark.open_streams(streams, config.tau_ms, places))
 
 
 async def _engine(here: SiteConfig, spark: SparkSite | None, stopping: asyncio.Event) -> SiteEngine:

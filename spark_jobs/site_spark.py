@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from node.config import SiteConfig, StreamConfig
+from node.core.streams.position import Position
 from spark_jobs.engine.meter import MeasuredSpark
 from spark_jobs.engine.spark_engine import SparkEngine
 from spark_jobs.process import SparkSettings
@@ -20,9 +21,11 @@ class SiteSpark(MeasuredSpark):
         super().__init__(SparkSettings(here.name, spark.master, spark.options, spark.job_timeout_ms / 1000), folder)
         self._config = spark
 
-    def open_streams(self, streams: Sequence[StreamConfig], tau_ms: int) -> dict[str, SparkStream]:
+    def open_streams(
+        self, streams: Sequence[StreamConfig], tau_ms: int, places: Mapping[str, Position] | None
+    ) -> dict[str, SparkStream]:
         """The streams that it reads, by name. Raises ConfigError with all that is wrong with them."""
-        return open_streams(streams, tau_ms, self)
+        return open_streams(streams, tau_ms, self, places)
 
     def open_engine(self) -> SparkEngine:
         """The engine that runs joins on it."""

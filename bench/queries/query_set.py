@@ -155,7 +155,7 @@ def make_dashboard(count: int, window_ms: tuple[int, int] = WINDOW_MS) -> list[Q
 def needed_bytes(queries: Sequence[Query], tables: Mapping[str, pa.Table], name: str, per_tick: int) -> tuple[int, int]:
     """What queries need of a stream, each value once, encoded and compressed batch by batch, without frames.
 
-    First what they select of the tuples that are in some result: the lower bound of DESIGN section 9. Then what they
+    First what they select of the tuples that are in some result: the lower bound of ``bench.bytes``. Then what they
     select of all tuples that pass, with times and keys: shipping everything.
     """
     matching: dict[str, Mask] = {}

@@ -1,7 +1,7 @@
 """The join of ``bench.generate`` by Spark Structured Streaming, for comparison.
 
-A stream-stream inner join on ``id`` with ``|l.ts - r.ts| <= 10 s``, which is DESIGN
-section 2 for windows of 10 s on both sides. The watermark delay is zero: files are
+A stream-stream inner join on ``id`` with ``|l.ts - r.ts| <= 10 s``, which is
+our result (docs/sql.md) for windows of 10 s on both sides. The watermark delay is zero: files are
 cut at the same instants in both streams and read in order, so no row is late
 (``rows_dropped_late`` reports it). Rows go to Parquet, as a sink that keeps them would.
 

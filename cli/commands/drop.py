@@ -14,7 +14,7 @@ from node.client import UnknownQueryError
 
 _EXAMPLES = """\
 example:
-  narrows drop frankfurt-1
+  narrows drop frankfurt-1mhqyjj-1
 """
 
 

@@ -22,7 +22,7 @@ examples:
   narrows explain --start "SELECT ..."              daemons are started for it, and stopped
   narrows explain --start analyze "SELECT ..."      and the query is run to its end
   narrows explain --for 30s analyze "SELECT ..."    on running daemons, for a while
-  narrows explain frankfurt-1                       a query that runs: expected and measured
+  narrows explain frankfurt-1mhqyjj-1               a query that runs: expected and measured
 """
 
 

@@ -18,7 +18,7 @@ from spark_jobs.java import NoJavaError, check_java
 TEMPLATE = """\
 # A cluster of Narrows: every daemon and every command reads this file. Paths are relative to it.
 # Try it, once the two files below are there:
-#   narrows run {name} --query "SELECT * FROM orders [RANGE 10 SECONDS] AS o
+#   narrows run {where}"SELECT * FROM orders [RANGE 10 SECONDS] AS o
 #     JOIN payments [RANGE 10 SECONDS] AS p ON o.id = p.order_id"
 #
 # Streams are cut into ticks of this length; a join is computed tick by tick. Longer: fewer, larger messages.
@@ -29,6 +29,8 @@ cluster = "narrows"
 engine = "{engine}"
 # Tuples that came too late for their tick are kept here.
 late_dir = "late"
+# What a daemon has to keep is here: logs of its streams, and how far Spark has read.
+state_dir = "state"
 
 [site.frankfurt]
 # Where its daemon listens. If the others reach it elsewhere (a container, a tunnel): address = "host:port"
@@ -38,7 +40,7 @@ listen = "127.0.0.1:7701"
 # A recording: .parquet, .csv (with a header line) or .jsonl. It is replayed, once, when a query first asks for it.
 path = "orders.csv"
 # The column with the event time, in order: dates with times, or integers, which are milliseconds since 1970
-# unless unit = "us" or "ns" says otherwise.
+# unless unit = "s", "us" or "ns" says otherwise.
 ts = "ts"
 # How much later than its neighbours a tuple may come and still be taken.
 lateness = "0ms"
@@ -91,15 +93,19 @@ def command(path: Path, engine: str | None) -> int:
     chosen, why = (engine, "") if engine else _engine_here()
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(TEMPLATE.format(name=path.name, engine=chosen))
+            file.write(TEMPLATE.format(where=_named(path.name), engine=chosen))
     except FileExistsError:
         raise CommandError(f"narrows init requires a file that is not there yet; got {path}, which is") from None
     except OSError as error:
         raise CommandError(f"narrows init requires a file that can be written; got {path}: {error.strerror}") from None
     print(f"wrote {path}: two sites, engine {chosen}{why}. Put in your sites, streams and files; then")
-    where = "" if path == DEFAULT else f"{shlex.quote(str(path))} --query "
-    print(f'  narrows run {where}"SELECT ..."')
+    print(f'  narrows run {_named(str(path))}"SELECT ..."')
     return 0
+
+
+def _named(path: str) -> str:
+    """What narrows run needs before a query to find the file."""
+    return "" if path == str(DEFAULT) else f"--config {shlex.quote(path)} "
 
 
 def _engine_here() -> tuple[str, str]:

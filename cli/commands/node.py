@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from cli.command import narrows_command
+from cli.errors import CommandError
 from cli.loading import loading
 from cli.options.common import speed_option
 from cli.options.config import complete_sites, config_option, read_cluster
@@ -33,6 +34,11 @@ examples:
 @speed_option
 @engine_option()
 @click.option("--no-log", is_flag=True, help="keep no log of the streams: for runs that nobody continues")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="forget what an earlier run of the site has left in state_dir, after saying what that is, and begin anew",
+)
 @click.option("--with-parent", is_flag=True, hidden=True)
 @click.option("--verbose", is_flag=True, help="say more")
 def command(
@@ -41,12 +47,15 @@ def command(
     speed: float | None,
     engine: str | None,
     no_log: bool,
+    fresh: bool,
     with_parent: bool,
     verbose: bool,
 ) -> int:
     """Runs the daemon of one site in the foreground, until Ctrl-C or SIGTERM. A recording (a stream that replays a
-    file) starts when the first query that reads it starts.
+    file) starts when the first query that reads it starts. Started again, the site goes on where it was.
     """
+    if no_log and fresh:
+        raise CommandError("narrows node requires --fresh or --no-log; got both, and without a log nothing is kept")
     cluster = with_engine(read_cluster(config), engine)
     with loading():
         from cli.daemon import serve_site  # noqa: PLC0415 - only who runs it needs a server
@@ -55,5 +64,5 @@ def command(
     check_spark([cluster.site(site)])
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, format=f"%(asctime)s {site} %(levelname)s %(message)s", stream=sys.stderr)
-    serve_site(cluster, site, ServeOptions(speed, with_parent, logged=not no_log))
+    serve_site(cluster, site, ServeOptions(speed, with_parent, logged=not no_log, fresh=fresh))
     return 0

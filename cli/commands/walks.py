@@ -19,7 +19,7 @@ from cli.sites import client_of
 _EXAMPLES = """\
 examples:
   narrows walks
-  narrows walks frankfurt-1 --at virginia
+  narrows walks frankfurt-1mhqyjj-1 --at virginia
   narrows walks --json
 """
 

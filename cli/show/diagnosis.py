@@ -29,6 +29,8 @@ PREPARING_S = 3.0
 FLAPS = 3
 #: A round trip is long if it takes so many times as long as the shortest one did, and this much more.
 _TRIPS = 4
+#: What the reader is called that no one has named.
+_DEFAULT = "default"
 _TRIP_US = 200_000
 
 
@@ -138,9 +140,15 @@ def _ended_queries(cluster: _Cluster) -> Iterator[str]:
             if query.unread_rows and not query.followed:
                 yield (
                     f"query {query.query_id} has ended ({query.state}), and {_rows(query)} wait at {status.site} that "
-                    f"nobody has taken: narrows follow {query.query_id} takes them, "
+                    f"{_takers(query)} taken: narrows follow {query.query_id} takes them, "
                     f"narrows drop {query.query_id} forgets them"
                 )
+
+
+def _takers(query: pb.QueryBrief) -> str:
+    """Who has not, in words."""
+    names = [reader.name for reader in query.readers if reader.lag_rows]
+    return "nobody has" if names in ([], [_DEFAULT]) else f"{_listed(names)} {_have(names)} not"
 
 
 def _wrong_moments(cluster: _Cluster) -> Iterator[str]:
@@ -300,21 +308,38 @@ def _unread(cluster: _Cluster) -> Iterator[str]:
         for query in status.queries:
             if query.unread_seconds < UNREAD_S:
                 continue
-            if not query.followed:
-                why = f"nobody follows it: narrows follow {query.query_id} takes them"
+            behind = _behind_most(query)
+            name = "" if behind.name in ("", _DEFAULT) else f" {behind.name}"
+            if behind.file:
+                why = f"they are not yet in {behind.file}" + (f" ({behind.trouble})" if behind.trouble else "")
+            elif not (behind.attached or (query.followed and not behind.name)):
+                option = f" --as{name}" if name else ""
+                who = f" as{name}" if name else ""
+                why = f"nobody follows it{who}: narrows follow {query.query_id}{option} takes them"
             elif query.read_per_s >= 0.5:
-                why = f"its reader is slow: it took {query.read_per_s:,.0f} rows a second lately"
+                why = f"its reader{name} is slow: it took {query.read_per_s:,.0f} rows a second lately"
             else:
-                why = "its reader is connected and takes none"
-            full = "; so many that streams are not read on" if query.full else ""
+                why = f"its reader{name} is connected and takes none"
+            full = f"; so many that streams are not read on{_because(query.trouble)}" if query.full else ""
             yield (
                 f"query {query.query_id}: {_rows(query)} wait at {site}, on disk, the oldest for "
                 f"{_span(query.unread_seconds)}; {why}{full}"
             )
 
 
+def _behind_most(query: pb.QueryBrief) -> pb.ReaderStatus:
+    return max(query.readers, key=lambda reader: reader.lag_rows, default=pb.ReaderStatus())
+
+
+def _because(trouble: str) -> str:
+    return f" ({trouble})" if trouble else ""
+
+
 def _paused_streams(cluster: _Cluster) -> Iterator[str]:
     for site, stream in cluster.streams:
+        if stream.state != "failed" and stream.reason:
+            yield f"stream {stream.name} at {site} is not read on: {stream.reason}; make room, and it goes on by itself"
+            continue
         if stream.state != "paused" or min(stream.state_seconds, stream.still_seconds) < PAUSED_S:
             continue
         by = _listed(stream.full_queries)
@@ -333,8 +358,9 @@ def _set_aside(cluster: _Cluster) -> Iterator[str]:
         if stream.aside:
             share = 100 * stream.aside / max(1, stream.rows)
             yield (
-                f"note: {stream.aside:,} tuples of stream {stream.name} at {site} ({share:.2g} %) came too late or "
-                "without event time, and are in late_dir; a longer lateness takes more of them"
+                f"note: {stream.aside:,} tuples of stream {stream.name} at {site} ({share:.2g} %) came too late, "
+                "without event time or too far ahead of the clock, and are in late_dir; a longer lateness takes "
+                "more of them"
             )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cli.asking import ask_all
 from node.client import Client
+from node.core.queries.query_id import home_of
 from node.rpc import control_pb2 as pb
 
 Way = tuple[str, str]
@@ -41,7 +42,7 @@ class Look:
         out: dict[Way, int] = {}
         for site, status in self.answering.items():
             for view in status.views:
-                home = view.query_id.rpartition("-")[0]
+                home = home_of(view.query_id)
                 if home != site:
                     out[site, home] = out.get((site, home), 0) + view.ship_all_bytes
         return out

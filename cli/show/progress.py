@@ -34,7 +34,7 @@ class LiveLine:
         if not self._console.is_terminal:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
             return
-        width = self._console.width - 1
+        width = max(1, self._console.width - 1)
         self._console.file.write("\r" + line[:width].ljust(width))
         self._console.file.flush()
         self._open = True

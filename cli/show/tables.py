@@ -56,9 +56,10 @@ def _running(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
     rows = [(site, query) for site, status in statuses.items() for query in status.queries]
     if not rows:
         return
-    out = table("Queries", "query", "home", "state", ">rows", "plan")
+    out = table("Queries", "query", "home", "state", ">rows", "readers", "plan")
     for site, query in rows:
-        out.add_row(query.query_id, site, query.state, f"{query.rows:,}", query.plan_brief)
+        readers = "\n".join(reader_text(reader, query.rows) for reader in query.readers)
+        out.add_row(query.query_id, site, query.state, f"{query.rows:,}", escape(readers), query.plan_brief)
     console.print(out)
 
 
@@ -66,7 +67,8 @@ def _sites(console: Console, statuses: Mapping[str, pb.StatusReply | str]) -> No
     out = table("Sites", "site", "state", "engine", ">up", ">busy", ">memory peak")
     for site, status in statuses.items():
         if isinstance(status, str):
-            out.add_row(site, f"[red]{escape(status)}[/red]", "", "", "", "")
+            reason = escape(status.removeprefix(f"site {site} "))
+            out.add_row(site, f"[red]{reason}[/red]", "", "", "", "")
         else:
             busy = status.engine_seconds + status.core_seconds
             up = str(timedelta(seconds=round(status.uptime_seconds)))
@@ -104,7 +106,8 @@ def _streams(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusRepl
                 f"{stream.aside:,}",
                 size_text(stream.logged_bytes) if stream.logged_rows else "",
             )
-    console.print(out)
+    if out.row_count:
+        console.print(out)
 
 
 def _links(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
@@ -116,7 +119,8 @@ def _links(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
             rate = f"{size_text(round(link.bytes_per_s))}/s" if link.HasField("bytes_per_s") else ""
             sent = size_text(sum(link.sent_bytes.values()))
             out.add_row(site, link.peer, state, rtt, rate, sent, size_text(link.backlog_bytes), str(link.reconnects))
-    console.print(out)
+    if out.row_count:
+        console.print(out)
 
 
 def _windows(console: Console, tau_ms: int, statuses: Mapping[str, pb.StatusReply]) -> None:
@@ -177,13 +181,21 @@ def _probes(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
 
 def show_queries(console: Console, queries: list[pb.QueryInfo]) -> None:
     """One line per query."""
-    out = table("Queries", "id", "home", "state", ">rows", "followed", "query")
+    out = table("Queries", "id", "home", "state", ">rows", "readers", "query")
     for query in queries:
         state = query.state + (f": {query.reason}" if query.reason else "")
         text = escape(" ".join(query.text.split()))  # a window in lower case would else be markup, and vanish
-        followed = "yes" if query.followed else "no"
-        out.add_row(query.query_id, query.home, escape(state), f"{query.rows:,}", followed, text)
+        readers = "\n".join(reader_text(reader, query.rows) for reader in query.readers)
+        out.add_row(query.query_id, query.home, escape(state), f"{query.rows:,}", escape(readers), text)
     console.print(out)
+
+
+def reader_text(reader: pb.ReaderStatus, rows: int) -> str:
+    """Who it is, and how far."""
+    where = f" to {reader.file}" if reader.file else ", connected" if reader.attached else ""
+    lag = f", {reader.lag_rows:,} behind" if reader.lag_rows else ""
+    trouble = f" ({reader.trouble})" if reader.trouble else ""
+    return f"{reader.name}{where}: {reader.taken:,} of {rows:,} taken{lag}{trouble}"
 
 
 def tick_time(tick: int, tau_ms: int) -> str:

@@ -10,8 +10,16 @@ from rich.console import Console
 from cli.errors import CommandError
 from cli.exit_codes import DONE, INTERRUPTED
 from cli.show.progress import LiveLine, rows_text
-from cli.tasks.follow import OnInfo, follow
-from node.client import Client, DaemonRefusedError, DaemonUnreachableError, NotNowError, UnknownQueryError
+from cli.tasks.follow import Followed, OnInfo, follow
+from cli.tasks.notices import Notices, patience, say
+from node.client import (
+    AwayTooLongError,
+    Client,
+    DaemonRefusedError,
+    DaemonUnreachableError,
+    NotNowError,
+    UnknownQueryError,
+)
 from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
 from planner.model.errors import NarrowsError, QueryError
@@ -31,14 +39,27 @@ def issue(client: Client, request: pb.IssueRequest) -> str:
     return issued.query_id
 
 
-def deliver(client: Client, query_id: str, out: Path | None, form: str | None) -> int:
+def wait_for(client: Client, wait_s: float | None, purpose: str) -> None:
+    """From now on the client waits for its daemon: so long, or for ever.
+
+    Somebody who never answered may have another address: that is waited for only if it was asked for.
+    Raises DaemonUnreachableError, or AwayTooLongError.
+    """
+    client.patience = patience(wait_s)
+    if wait_s is None:
+        client.readiness()
+    client.await_ready(client.patience, purpose)
+
+
+def deliver(client: Client, query_id: str, out: Path | None, form: str | None, reader: str = "") -> int:
     """The exit code. Raises NarrowsError if rows cannot be had or written; it says where they are then."""
-    again = f"narrows follow {query_id} takes them, narrows drop {query_id} ends it"
+    name = f" --as {reader}" if reader else ""
+    again = f"narrows follow {query_id}{name} takes them, narrows drop {query_id} ends it"
     try:
-        followed = follow(client, query_id, out, form, _on_info(out))
+        followed = follow(client, query_id, out, form, _on_info(out), reader=reader)
     except UnknownQueryError as error:
         raise CommandError(str(error)) from None
-    except DaemonUnreachableError:
+    except (DaemonUnreachableError, AwayTooLongError):
         raise
     except NarrowsError as error:
         raise NarrowsError(f"{error}\nquery {query_id} keeps its rows: {again}") from None
@@ -47,21 +68,33 @@ def deliver(client: Client, query_id: str, out: Path | None, form: str | None) -
         raise
     if followed.detached:
         print(f"detached after {rows_text(followed.rows)}; {query_id} goes on: {again}", file=sys.stderr)
+        if followed.untold:
+            say(f"site {client.site} is away and could not be told; some rows will come again")
         return INTERRUPTED
     if followed.info.state != QueryState.COMPLETED:
-        raise NarrowsError(f"query {query_id} {followed.info.state}: {followed.info.reason}")
+        raise NarrowsError(_ended_early(query_id, followed, out))
     reason = f": {followed.info.reason}" if followed.info.reason else ""
     print(f"{rows_text(followed.rows)}, all that there are{reason}", file=sys.stderr)
     return DONE
+
+
+def _ended_early(query_id: str, followed: Followed, out: Path | None) -> str:
+    """What is said of a query that will never have all of its rows."""
+    reason = f": {followed.info.reason}" if followed.info.reason else ""
+    text = f"query {query_id} {followed.info.state or 'ended without a word'}{reason}"
+    if followed.partial is None:
+        return f"{text}\n{rows_text(followed.rows)} came before, which are not all"
+    return f"{text}\n{rows_text(followed.rows)} came before and are in {followed.partial}; {out} is as it was"
 
 
 def _on_info(out: Path | None) -> OnInfo:
     """Rows that go to a file are not seen, so a line on the terminal says how many there are."""
     console = Console(stderr=True)
     console.quiet = out is None or not console.is_terminal
-    line = LiveLine(console)
+    line, notices = LiveLine(console), Notices()
 
     def show(info: pb.QueryInfo, rows: int) -> None:
+        notices.note(info)
         line.show(lambda: f"{rows:,} rows in {out}; the query is {info.state}")
         if QueryState(info.state).ended:
             line.end()

@@ -13,6 +13,7 @@ from cli.cluster import LocalCluster
 from cli.cluster_file import load_cluster
 from cli.exit_codes import DONE, INTERRUPTED
 from cli.options.engine import with_engine
+from cli.sites import home_site
 from cli.tasks.follow import follow
 from cli.tasks.output import OutputError, OutputNameError, check_file
 from cli.tasks.run import check_request
@@ -94,8 +95,7 @@ def _ask(
 ) -> tuple[pb.ExplainReply, int]:
     """What is to be shown, and the exit code. Ctrl-C ends a query that is analyzed; what it did is shown."""
     if options.query_id:
-        home = options.query_id.rpartition("-")[0]
-        config.site(home)
+        home = home_site(config, options.query_id)
         return _explain_measured(clients, home, options.query_id), DONE
     if not options.analyze:
         return clients[home].explain(pb.ExplainRequest(query=options.request)), DONE

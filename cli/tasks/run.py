@@ -15,6 +15,7 @@ from cli.cluster_file import load_cluster, wan_of
 from cli.options.engine import with_engine
 from cli.show.progress import LiveLine, rows_text
 from cli.spark_check import check_spark
+from cli.tasks.caveats import caveats, say
 from cli.tasks.follow import follow
 from cli.tasks.output import OutputError, check_file, check_out
 from cli.tasks.stats import run_stats
@@ -100,7 +101,7 @@ def _run(config: ClusterConfig, home: str, options: RunOptions, console: Console
     if options.stats is not None:
         _write_stats(options.stats, stats)
     console.print(f"{rows_text(followed.rows)} in {seconds:.2f} s")
-    _warn_aside(console, statuses, config.late_dir)
+    say(caveats(followed.info.query_id, statuses))
     return 0
 
 
@@ -137,22 +138,14 @@ def _write_stats(path: Path, stats: dict[str, object]) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _warn_aside(console: Console, statuses: dict[str, pb.StatusReply], late_dir: Path) -> None:
-    for site, status in statuses.items():
-        for stream in status.streams:
-            if stream.aside:
-                _say(
-                    console,
-                    f"{stream.aside:,} tuples of {stream.name} at {site} were late or without event time and took no "
-                    f"part: they are in {late_dir}; if its file is not in order of time, raise lateness",
-                )
-
-
 def _progress(cluster: LocalCluster, rows: int) -> str:
-    streams = [
-        f"{stream.name} {stream.rows:,} ({stream.state})"
-        for client in cluster.clients.values()
-        for stream in client.status().streams
-        if stream.state != "held"
-    ]
+    streams = []
+    for site, client in cluster.clients.items():
+        try:
+            status = client.status()
+        except NarrowsError:
+            # Busy, or about to be found dead; for a line that says how far things are, neither is an error.
+            streams.append(f"{site} does not say")
+            continue
+        streams += [f"{each.name} {each.rows:,} ({each.state})" for each in status.streams if each.state != "held"]
     return f"{rows:,} rows   tuples read: {', '.join(streams)}"

@@ -40,7 +40,7 @@ def run_stats(
         "ship_all_bytes": {view.alias: view.ship_all_bytes for view in views},
         "steps": step_stats(info.query_id, statuses),
         "sent": traffic_stats(info.query_id, statuses),
-        "probes": _probes(info.query_id, statuses),
+        "probes": probe_stats(info.query_id, statuses),
         "copies": [
             _copy(site, copy)
             for site, status in statuses.items()
@@ -136,7 +136,7 @@ def traffic_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list
     ]
 
 
-def _probes(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> dict[str, int]:
+def probe_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> dict[str, int]:
     """How often, at all sites, a probe could be wrong; all zero under policy ``frontier``."""
     found = [probes for status in statuses.values() for probes in status.probes if probes.query_id == query_id]
     return {

@@ -23,9 +23,18 @@ CLUSTER: Mapping[str, Key] = {
     "tau": Key('duration, "1ms" to "24h"', "", "Event time is cut into ticks of this length; joins run tick by tick."),
     "cluster": Key("name", '"narrows"', "Daemons of clusters with different names refuse each other."),
     "engine": Key('"spark" or "native"', '"spark"', "Who runs the joins of sites that do not say."),
-    "late_dir": Key("directory", '"late"', "Where late tuples and those without event time are written."),
+    "late_dir": Key(
+        "directory", '"late"', "Where tuples are written that are late, too far ahead or without event time."
+    ),
     "state_dir": Key(
-        "directory", '"state"', "Where streams have their logs, and those that Spark reads their position."
+        "directory",
+        '"state"',
+        "Where streams have their logs, those that Spark reads their position, and queries their rows.",
+    ),
+    "results_quota": Key(
+        'size, such as "500MB" or "4GiB"',
+        '"4GiB"',
+        "How much result rows may have that wait for readers at a site: queries with more than their share wait then.",
     ),
 }
 SITE: Mapping[str, Key] = {
@@ -47,6 +56,12 @@ STREAM: Mapping[str, Key] = {
     "ts": Key("column", "", "The event time: an integer, or a date or timestamp column."),
     "unit": Key('"s", "ms", "us" or "ns"', '"ms"', "What an integer event time counts."),
     "lateness": Key("duration", '"0ms"', "How much later than its neighbours a tuple may come and still be taken."),
+    "max_ahead": Key(
+        'duration, "1ms" to "876000h"',
+        '"1h"',
+        "How far ahead of the clock a tuple that Spark reads may be; one further ahead is set aside. Of a recording: "
+        "how far behind a row most of those that follow it may be; more is an error, since they would all be late.",
+    ),
     "retain": Key("duration", '"0ms"', "How much of its past is kept, so that a new query answers from there at once."),
 }
 FILE: Mapping[str, Key] = {

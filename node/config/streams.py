@@ -12,7 +12,7 @@ from node.config.spark_sources import read_spark_source
 from node.config.table import Table
 from node.config.texts import choice, matching, non_empty
 from node.config.units import DAY_MS, duration_between
-from node.config.values import SourceFormat, StreamConfig
+from node.config.values import MAX_AHEAD_MS, SourceFormat, StreamConfig
 from planner.model.declarations import DeclaredStream
 from planner.model.time_unit import TimeUnit
 
@@ -30,6 +30,7 @@ _SUFFIXES = {
 #: What an integer event time counts, by name: the unit it is kept in, and how many of those one is.
 _UNITS = {"s": (TimeUnit.MS, 1_000), "ms": (TimeUnit.MS, 1), "us": (TimeUnit.US, 1), "ns": (TimeUnit.NS, 1)}
 _lateness = duration_between(0, LATENESS_MAX_MS, 'from "0ms" to "876000h"')
+_max_ahead = duration_between(1, LATENESS_MAX_MS, 'from "1ms" to "876000h"')
 _retain = duration_between(0, RETAIN_MAX_MS, 'from "0ms" to "876000h"')
 
 
@@ -53,6 +54,7 @@ def read_stream(name: str, site: str, table: Table, places: Places) -> StreamCon
         ts=table.text("ts", "the name of the event-time column", non_empty("a column name"), "", required=True),
         unit=unit,
         lateness_ms=table.text("lateness", 'a duration such as "0ms"', _lateness, 0),
+        max_ahead_ms=table.text("max_ahead", 'a duration such as "1h"', _max_ahead, MAX_AHEAD_MS),
         retain_ms=table.text("retain", 'a duration such as "10min"', _retain, 0),
         stats=_stats(table.table("stats")),
         spark=spark,

@@ -13,6 +13,9 @@ from planner.model.time_unit import TimeUnit
 
 SPARK, NATIVE = "spark", "native"
 JOB_TIMEOUT_MS = 600_000
+#: One hour.
+MAX_AHEAD_MS = 3_600_000
+RESULTS_QUOTA_BYTES = 4 << 30
 
 
 class SourceFormat(StrEnum):
@@ -67,6 +70,8 @@ class StreamConfig:
     lateness_ms: int
     #: How much event time of its past a new query may begin with.
     retain_ms: int = 0
+    #: How far ahead of the clock, or in a recording of the row before, a tuple may be.
+    max_ahead_ms: int = MAX_AHEAD_MS
     #: What is declared of it, for planning.
     stats: DeclaredStream = field(default_factory=DeclaredStream)
     #: None: it is a file that is replayed.
@@ -114,6 +119,8 @@ class ClusterConfig:
     late_dir: Path
     state_dir: Path
     sites: tuple[SiteConfig, ...]
+    #: Bytes of result rows that wait for readers, at each site.
+    results_quota_bytes: int = RESULTS_QUOTA_BYTES
     #: What is declared of links, each direction on its own.
     links: tuple[DeclaredLink, ...] = ()
     #: What other packages read of the file, by the name of their table.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from node.core.links.lives import Session
 from node.core.links.messages import Message
 from node.core.streams.position import Position
 from node.core.streams.sealer import Batch
@@ -20,6 +21,7 @@ class RowsArrived:
 
     ``ts`` is the event time of each row in the stream's unit, null where it has none.
     ``watermark``: the source promises that what follows is not older, beyond what the rows themselves say.
+    ``latest_ts``: rows after it are too far ahead of the clock to be right; None where no clock says so.
     """
 
     stream: str
@@ -27,6 +29,7 @@ class RowsArrived:
     ts: pa.Int64Array
     watermark: int | None
     ended: bool
+    latest_ts: int | None = None
     #: Where the first row is, if the source can say; the others follow it. And where the next one will be.
     start: Position | None = None
     end: Position | None = None
@@ -108,15 +111,16 @@ class StoreFailed:
 
 @dataclass(frozen=True, slots=True)
 class PeerGreeted:
-    """A link came up; these are the peer's streams."""
+    """A link came up; these are the peer's streams. What is said from now on is said in this session."""
 
     peer: str
     streams: tuple[StreamInfo, ...]
+    session: Session | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PeerStateLost:
-    """What the peer knew of our queries is gone: it was restarted, or what it sent could not be read."""
+    """What the peer knew of our queries is gone: it was restarted, or the link between the two began anew."""
 
     peer: str
     reason: str

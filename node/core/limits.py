@@ -19,6 +19,9 @@ class Limits:
     ahead_bytes_max: int = 64 * MIB
     #: The same in batches, so that tiny ticks cannot pile up without end.
     ahead_batches_max: int = 256
+    #: Rows of a stream in ticks that are not over. Only reading on seals them, so there is nothing to wait for: beyond
+    #: this the stream fails. As much as one message may carry in memory.
+    open_bytes_max: int = 1024 * MIB
     #: One frame on the wire. gRPC refuses 4 MiB; small parts let acknowledgements pass between them.
     part_bytes_max: int = 1 * MIB
     #: One message of several parts; more than any honest batch, less than what would hurt.
@@ -27,6 +30,9 @@ class Limits:
     shipment_bytes_max: int = 511 * MIB
     #: Sent and not acknowledged: what a fast long link needs, and all that a cut can make us repeat.
     inflight_bytes_max: int = 8 * MIB
+    #: All that waits for a peer, while it is away too; more than sources that pause let wait. Beyond it the session
+    #: with the peer is given up, and another begins.
+    queue_bytes_max: int = 1024 * MIB
     #: Received and not acknowledged: an acknowledgement goes out at once beyond this.
     ack_bytes: int = 256 * 1024
     #: An acknowledgement waits at most this long for a message to ride on; alone it costs 23 to 49 bytes.
@@ -46,6 +52,8 @@ class Limits:
     ping_us: int = 4_000_000
     #: A link that heard nothing for this long is taken for dead and dialled again.
     silence_us: int = 10_000_000
+    #: A second connection that says it is from a site waits this long for the first one to show that it lives.
+    answer_us: int = 2_000_000
 
     #: Keys asked about are remembered by number, at both ends alike, for so many questions and up to so many keys:
     #: some megabytes a step. All sites of a cluster must have the same here.
@@ -63,10 +71,13 @@ class Limits:
     def __post_init__(self) -> None:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")
         invariant(self.shipment_bytes_max + MIB <= self.message_bytes_max, "limits: a shipment must fit in a message")
+        invariant(self.message_bytes_max <= self.queue_bytes_max, "limits: a message must fit in the queue of a link")
         invariant(self.part_bytes_max < 4 * MIB, "limits: a part must fit in a gRPC message")
+        invariant(self.ahead_bytes_max <= self.open_bytes_max, "limits: a tick may be as large as what is under way")
         invariant(self.ack_bytes < self.inflight_bytes_max, "limits: acknowledge before the sender stalls")
         invariant(self.prepare_us < self.prepared_us, "limits: home must give up before the sites do")
         invariant(self.ping_us * 2 < self.silence_us, "limits: silence must outlast two pings")
+        invariant(self.answer_us < self.silence_us, "limits: who is asked must answer before it is taken for silent")
         invariant(self.ended_queries_max >= 1, "limits: a query that ends must be there to be looked at")
 
     @property

@@ -249,18 +249,25 @@ class Site:
     def _on_rows_arrived(self, event: RowsArrived) -> None:
         stream = self.streams[event.stream]
         stream.reading = False
-        for aside in stream.arrived(event.rows, event.ts, event.start, event.end):
+        for aside in stream.arrived(event.rows, event.ts, event.start, event.end, event.latest_ts):
             self._outbox.do(SetAside(event.stream, aside.rows, aside.reason, aside.positions))
         stream.ended = event.ended
         batch = stream.sealer.seal(event.watermark, event.ended)
         if batch is not None:
             stream.sealed(batch, self._outbox.now_us)
             self._outbox.do(AppendBatch(event.stream, batch))
+        open_bytes, bytes_max = stream.sealer.open_bytes, self._limits.open_bytes_max
+        if open_bytes > bytes_max:
+            required = f"required at most {bytes_max} bytes of rows in ticks that are not over"
+            got = f"got {stream.sealer.open_rows} rows with {open_bytes} bytes"
+            reason = f"{required}; {got}: a shorter lateness or tau makes them fewer"
+            self._on_stream_failed(SourceFailed(event.stream, reason))
 
     def _on_stream_failed(self, event: SourceFailed | LogFailed) -> None:
         stream = self.streams[event.stream]
         stream.reading = False
         stream.failed = event.reason
+        stream.sealer.forget_open()
         for _, run in list(stream.followers):
             self._participant.fail(run.query_id, f"stream {event.stream} at {self.name}: {event.reason}")
 

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NoReturn, assert_never
 
+from node.barrier import Barrier
 from node.core.effects import (
     AppendBatch,
     BlamePeer,
@@ -39,7 +41,16 @@ from node.io.threads.file_thread import FileWork
 from node.io.threads.memory_storage import MemoryStorage
 from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
-from node.stack import CloseConnection, Input, Output, SendFrame, Stack, TimePassed
+from node.stack import (
+    CloseConnection,
+    Input,
+    LifeRemembered,
+    Output,
+    RememberLife,
+    SendFrame,
+    Stack,
+    TimePassed,
+)
 from planner.model.query import JoinQuery
 
 log = logging.getLogger(__name__)
@@ -78,6 +89,13 @@ class Runner:
         self._measuring = ThreadPoolExecutor(1, thread_name_prefix="measure")
         self._statistics: dict[str, asyncio.Future[ReportStatistics]] = {}
         self._requests = 0
+        #: Why no source is read: the disk is full. Sources wait until it is not.
+        self.disk_trouble = ""
+        self._room = asyncio.Event()
+        self._room.set()
+        #: What keeps things over a crash, if anything does.
+        self._keeper: StorageThread | None = None
+        self._barrier = Barrier(self._perform, None)
 
     def connect(
         self,
@@ -85,12 +103,20 @@ class Runner:
         engine: EngineThread,
         storage: StorageThread | MemoryStorage,
         sources: Mapping[str, Source],
+        remember: Callable[[str, int], None] | None = None,
     ) -> None:
-        """Give it hands; done after construction because hands report back to it."""
+        """Give it hands; done after construction because hands report back to it.
+
+        ``remember`` writes down the highest life of a peer, for a stack that wants that; durable when it returns.
+        """
         self._transport = transport
         self._engine = engine
         self._storage = storage
         self._sources = sources
+        self._write_life = remember
+        if isinstance(storage, StorageThread):
+            self._keeper = storage
+            self._barrier = Barrier(self._perform, storage.put)
 
     def put(self, inputs: Sequence[Input]) -> None:
         """Something happened; from the event loop's thread."""
@@ -104,6 +130,36 @@ class Runner:
     def put_from_thread(self, events: Sequence[Event]) -> None:
         """Something happened; from any thread."""
         self._loop.call_soon_threadsafe(self.put, events)
+
+    def records_written_from_thread(self, count: int) -> None:
+        """So many WriteRecords more are durable."""
+        self._loop.call_soon_threadsafe(self._records_written, count)
+
+    def disk_from_thread(self, trouble: str) -> None:
+        """The disk is full, or, without text, is so no more."""
+        self._loop.call_soon_threadsafe(self._disk, trouble)
+
+    def failed_from_thread(self, error: Exception) -> None:
+        """Going on could be wrong: the daemon ends."""
+        self._loop.call_soon_threadsafe(self._end, error)
+
+    def _records_written(self, count: int) -> None:
+        try:
+            self._barrier.written(count)
+            self._store()
+        except Exception as error:
+            self._end(error)
+
+    def _disk(self, trouble: str) -> None:
+        self.disk_trouble = trouble
+        if trouble:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    def _end(self, error: BaseException) -> None:
+        if not self._over.done():
+            self._over.set_exception(error)
 
     async def statistics(self, query: JoinQuery) -> ReportStatistics:
         """What the sites know of a query's streams and of their links."""
@@ -146,7 +202,7 @@ class Runner:
         try:
             self._take_turn()
         except Exception as error:
-            self._over.set_exception(error)
+            self._end(error)
 
     def _take_turn(self) -> None:
         inputs, self._inputs = self._inputs, []
@@ -158,8 +214,7 @@ class Runner:
         began = time.thread_time()
         outputs = self.stack.handle(inputs, self.clock.now_us())
         self.core_seconds += time.thread_time() - began
-        for output in outputs:
-            self._perform(output)
+        self._barrier.put(outputs)
         self._store()
         if self._period_s > TIMER_S and self._timer is not None and not self.stack.resting:
             self._timer.cancel()
@@ -171,6 +226,8 @@ class Runner:
                 self._transport.send(output)
             case CloseConnection():
                 self._transport.close(output)
+            case RememberLife():
+                self._remember(output)
             case RunOp():
                 self._engine.put(output)
             case AppendBatch() | ReadLog() | TrimLog():
@@ -185,8 +242,6 @@ class Runner:
                     answer.set_result(output)
             case StoreRows():
                 self._stores.append(output)
-            case WriteRecords():
-                pass
             case SetAside():
                 self._set_aside(output)
             case ReportQuery():
@@ -198,8 +253,8 @@ class Runner:
                 log.debug("ignored (%s) %s", output.reason, output.detail)
             case BlamePeer():
                 log.error("site %s broke the protocol: %s", output.peer, output.reason)
-            case Send() | KeepRecord() | RemoveRecord():
-                raise AssertionError("the stack turns messages into frames, and records into bytes")
+            case Send() | KeepRecord() | RemoveRecord() | WriteRecords():
+                raise AssertionError("the stack turns messages and records into bytes, the barrier keeps records")
             case _:
                 assert_never(output)
 
@@ -211,11 +266,12 @@ class Runner:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """What a source is not meant to raise is a bug: a stream that stands still would never be noticed."""
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
-            self._over.set_exception(error)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._end(error)
 
     async def _read(self, effect: ReadSource) -> None:
         source = self._sources[effect.stream]
+        await self._room.wait()
         self.put([await self._loop.run_in_executor(self._pool, source.read, effect.origin_ms)])
 
     async def _measure(self, effect: MeasureStream) -> None:
@@ -228,7 +284,30 @@ class Runner:
             effects, self._stores = self._stores, []
             self._queries.store(effects, self.clock.now_us, self.put)
 
+    @property
+    def aside_files(self) -> Mapping[str, Path]:
+        """By stream, where its tuples are that are in no batch."""
+        return self._late.paths
+
+    def _remember(self, effect: RememberLife) -> None:
+        write = self._write_life
+        assert write is not None
+
+        def written(error: Exception | None) -> None:
+            if error is None:
+                self.put([LifeRemembered(effect.peer, effect.life)])
+            else:
+                # The link stays as it is; the peer gives up and comes again, and then this is tried again.
+                log.error("life %d of site %s cannot be written down: %s", effect.life, effect.peer, error)
+
+        self._files.put(lambda: write(effect.peer, effect.life), written)
+
     def _set_aside(self, effect: SetAside) -> None:
+        if self._keeper is not None:
+            # It writes what is set aside before the batch that was sealed with it.
+            self._keeper.put(effect)
+            return
+
         def written(error: Exception | None) -> None:
             if error is not None:
                 # Going on would lose tuples without a trace.

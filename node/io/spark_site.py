@@ -8,6 +8,7 @@ from typing import Protocol
 
 from node.config import SiteConfig, StreamConfig
 from node.core.engine import SiteEngine
+from node.core.streams.position import Position
 from node.io.reports.engine_report import EngineReport
 from node.io.sources.source import Source
 
@@ -23,8 +24,13 @@ class SparkSite(Protocol):
         """End it; whoever waits for it gets an error."""
         ...
 
-    def open_streams(self, streams: Sequence[StreamConfig], tau_ms: int) -> Mapping[str, Source]:
-        """The streams that it reads, by name. Raises ConfigError with all that is wrong with them."""
+    def open_streams(
+        self, streams: Sequence[StreamConfig], tau_ms: int, places: Mapping[str, Position] | None
+    ) -> Mapping[str, Source]:
+        """The streams that it reads, by name. Raises ConfigError with all that is wrong with them.
+
+        ``places``: where those go on that have a log; None if none has, and what is read counts as handed over.
+        """
         ...
 
     def open_engine(self) -> SiteEngine:

@@ -4,10 +4,11 @@ What flows and what it means is the link's business (``node.core.links.link``). 
 connections are made, broken connections are made again with backoff, and bytes
 are written, read and counted.
 
-A link has one connection at a time. A peer that dials again has given up the one
-before, even if nobody told us, so that is ended first, with all that waits in it:
-two would share the path between them, and what limits or measures a connection,
-as an emulated network does, would not limit or measure the link.
+A link has one connection at a time: two would share the path between them, and what
+limits or measures a connection, as an emulated network does, would not limit or
+measure the link. Who says that it is a peer which has a connection is not believed
+at once, and told nothing meanwhile (``node.stack``); if it is let in, the one
+before is ended first, with all that waits in it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,12 @@ CONNECT_METHOD = "/narrows.Link/Connect"
 
 _BACKOFF_S_FIRST = 0.1
 _BACKOFF_S_MAX = 5.0
+#: Who dials has to say who it is in this time, and who is refused has to take the refusal.
+_GREETING_S = 10.0
+_LAST_WORDS_S = 2.0
+#: What gRPC has in hand of a connection that ends at once is waited for so long: a call whose first answer is taken
+#: back cannot be ended any more, and its other end would wait for ever.
+_IN_HAND_S = 0.2
 
 #: The peer may always send as much as a link keeps in flight. Without this gRPC would find out by itself how much,
 #: with pings that cost bytes.
@@ -53,25 +60,32 @@ _WINDOW_OPTIONS = (
     ("grpc.http2.lookahead_bytes", 8 * MIB),
 )
 
-#: Pings both ends agree on: the client pings every 20 s, the server allows one every 10 s. Without
-#: ``ping_timeout_ms`` a hung peer goes unnoticed for over a minute. Compression is the payload's matter.
-CHANNEL_OPTIONS = (
+#: Pings both ends agree on: each end pings who was silent for 20 s, the server allows one every 10 s. Without
+#: ``ping_timeout_ms`` a hung peer goes unnoticed for over a minute.
+_PING_OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
+)
+#: ``min_reconnect_backoff_ms`` is how long one attempt to connect may take: packets that are swallowed would hold it
+#: for 20 s, long after the path has healed. Compression is the payload's matter.
+CHANNEL_OPTIONS = (
+    *_PING_OPTIONS,
     ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
     ("grpc.compression_enabled_algorithms_bitset", 1),
     *_WINDOW_OPTIONS,
 )
+#: Without ``so_reuseport`` 0 a second daemon could have the same port, and each would get some of the calls.
 SERVER_OPTIONS = (
+    *_PING_OPTIONS,
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.compression_enabled_algorithms_bitset", 1),
     *_WINDOW_OPTIONS,
 )
@@ -97,8 +111,10 @@ class Connection:
     number: int
     outbox: asyncio.Queue[Shipment | None] = field(default_factory=asyncio.Queue)
     closing: str = ""
-    #: Set when another connection of the link takes its place: nothing more is written to it or taken from it.
-    replaced: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Set when it ends at once: nothing more is written to it or taken from it.
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Whether gRPC has something of it in hand that is not written yet.
+    writing: bool = False
 
 
 class Transport:
@@ -108,13 +124,15 @@ class Transport:
         self._site = site
         self._peers = peers
         self._put = put
-        #: By peer: a link has one.
-        self._connections: dict[str, Connection] = {}
+        #: By number: a link has one, beside which others may ask to be let in.
+        self._connections: dict[int, Connection] = {}
         self._count = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.ledgers = {peer: LinkLedger() for peer in peers}
         #: Why the last attempt to reach a peer failed, for people.
         self.trouble: dict[str, str] = {}
+        #: What was last logged of a peer: who is refused comes again every few seconds, with the same words.
+        self._logged: dict[str, str] = {}
 
     def start(self) -> None:
         """Dial every peer whose name sorts after ours, for ever."""
@@ -132,16 +150,23 @@ class Transport:
     # -- effects ------------------------------------------------------------------------------
 
     def send(self, effect: SendFrame) -> None:
-        connection = self._current(effect.peer, effect.connection)
+        connection = self._connections.get(effect.connection)
         if connection is not None:
             connection.outbox.put_nowait(effect.shipment)
 
     def close(self, effect: CloseConnection) -> None:
-        connection = self._current(effect.peer, effect.connection)
-        if connection is not None:
+        connection = self._connections.get(effect.connection)
+        if connection is None:
+            return
+        if self._logged.get(effect.peer) != effect.reason:
+            self._logged[effect.peer] = effect.reason
             log.warning("link %s-%s: closed (%s)", self._site, effect.peer, effect.reason)
-            connection.closing = effect.reason
+        connection.closing = effect.reason
+        if effect.at_once:
+            connection.ended.set()
+        else:
             connection.outbox.put_nowait(_LAST)
+            asyncio.get_running_loop().call_later(_LAST_WORDS_S, connection.ended.set)
 
     # -- dialling -----------------------------------------------------------------------------
 
@@ -176,7 +201,11 @@ class Transport:
 
     async def answer(self, _: AsyncIterator[bytes], context: ByteStream) -> None:
         """A peer dialled us: its first shipment says who it is."""
-        first = await context.read()
+        try:
+            first = await asyncio.wait_for(context.read(), _GREETING_S)
+        except TimeoutError:
+            await context.write(_refusal(f"site {self._site} requires Hello within {_GREETING_S:.0f} s; got nothing"))
+            return
         if not isinstance(first, bytes):
             return
         shipment = cut(first)
@@ -185,7 +214,7 @@ class Transport:
         except PeerProtocolError as error:
             await context.write(_refusal(str(error)))
             return
-        peer = greeting.site
+        peer = greeting.hello.site
         if peer not in self._peers:
             known = ", ".join(sorted(self._peers)) or "none"
             reason = f"site {self._site} requires a peer among {known}; got {peer!r}"
@@ -202,37 +231,28 @@ class Transport:
     # -- a connection -------------------------------------------------------------------------
 
     def _open(self, peer: str, greeting: Greeting | None = None) -> Connection:
-        before = self._connections.get(peer)
-        if before is not None:
-            log.info("link %s-%s: %s dialled again; the connection before is ended", self._site, peer, peer)
-            before.closing = f"{peer} dialled again"
-            before.replaced.set()
         self._count += 1
         connection = Connection(peer, self._count)
-        self._connections[peer] = connection
+        self._connections[connection.number] = connection
         self.trouble.pop(peer, None)
         self._put([ConnectionOpened(peer, connection.number, greeting)])
         return connection
 
-    def _current(self, peer: str, number: int) -> Connection | None:
-        """That connection, unless it is gone."""
-        connection = self._connections.get(peer)
-        return connection if connection is not None and connection.number == number else None
-
     async def _converse(self, connection: Connection, stream: ByteStream) -> str:
-        """Write and read until one of the two is over, or the link has another connection; why it was."""
+        """Write and read until one of the two is over, or the connection is to end; why it was."""
         # gRPC cancels the answering end when the peer's process dies: the link must hear of that too.
         reason = "connection lost"
         writer = asyncio.create_task(self._write(connection, stream))
         reader = asyncio.create_task(self._read(connection, stream))
-        replaced = asyncio.create_task(_wait(connection.replaced))
-        tasks = (writer, reader, replaced)
+        ended = asyncio.create_task(_wait(connection.ended))
+        tasks = (writer, reader, ended)
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             reason = connection.closing or next(iter(done)).result()
+            if connection.writing and writer not in done:
+                await asyncio.wait({writer}, timeout=_IN_HAND_S)
         finally:
-            if self._connections.get(connection.peer) is connection:
-                del self._connections[connection.peer]
+            del self._connections[connection.number]
             for task in tasks:
                 task.cancel()
             self._put([ConnectionClosed(connection.peer, connection.number, reason)])
@@ -245,10 +265,14 @@ class Transport:
         while (shipment := await connection.outbox.get()) is not _LAST:
             # Before it is written: what comes while it is on its way is after it, for the ledger too.
             ledger.count_sent(shipment.shares)
+            connection.writing = True
             try:
                 await stream.write(shipment.data)
             except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, grpc.RpcError) as error:
                 return _cause(error)
+            connection.writing = False
+            if connection.ended.is_set():
+                break
         return connection.closing or "closed here"
 
     async def _read(self, connection: Connection, stream: ByteStream) -> str:
@@ -262,9 +286,9 @@ class Transport:
         return f"closed by {connection.peer}"
 
 
-async def _wait(replaced: asyncio.Event) -> str:
-    await replaced.wait()
-    return "replaced"
+async def _wait(ended: asyncio.Event) -> str:
+    await ended.wait()
+    return "ended here"
 
 
 def _refusal(reason: str) -> bytes:

@@ -25,7 +25,7 @@ class ReadyReply(_message.Message):
     def __init__(self, site: _Optional[str] = ..., instance: _Optional[str] = ..., ready: _Optional[bool] = ..., steps: _Optional[_Iterable[str]] = ..., step_seconds: _Optional[float] = ...) -> None: ...
 
 class IssueRequest(_message.Message):
-    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained", "keep")
+    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained", "keep", "reader", "to", "to_format")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,9 @@ class IssueRequest(_message.Message):
     COST_FIELD_NUMBER: _ClassVar[int]
     EXPLAINED_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TO_FORMAT_FIELD_NUMBER: _ClassVar[int]
     text: str
     algorithm: str
     policy: str
@@ -44,7 +47,10 @@ class IssueRequest(_message.Message):
     cost: str
     explained: bool
     keep: bool
-    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ..., keep: _Optional[bool] = ...) -> None: ...
+    reader: str
+    to: str
+    to_format: str
+    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ..., keep: _Optional[bool] = ..., reader: _Optional[str] = ..., to: _Optional[str] = ..., to_format: _Optional[str] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ("query", "query_id", "measured")
@@ -83,45 +89,54 @@ class IssueReply(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., schema: _Optional[bytes] = ..., plan_text: _Optional[str] = ..., plan_json: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
-    __slots__ = ("query_id", "taken", "seen")
+    __slots__ = ("query_id", "reader", "begin", "run", "client")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
-    TAKEN_FIELD_NUMBER: _ClassVar[int]
-    SEEN_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
     query_id: str
-    taken: int
-    seen: int
-    def __init__(self, query_id: _Optional[str] = ..., taken: _Optional[int] = ..., seen: _Optional[int] = ...) -> None: ...
+    reader: str
+    begin: int
+    run: str
+    client: str
+    def __init__(self, query_id: _Optional[str] = ..., reader: _Optional[str] = ..., begin: _Optional[int] = ..., run: _Optional[str] = ..., client: _Optional[str] = ...) -> None: ...
 
 class FollowReply(_message.Message):
-    __slots__ = ("number", "rows", "info", "schema")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("rows", "info", "schema", "first_row", "run")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
-    number: int
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     rows: bytes
     info: QueryInfo
     schema: bytes
-    def __init__(self, number: _Optional[int] = ..., rows: _Optional[bytes] = ..., info: _Optional[_Union[QueryInfo, _Mapping]] = ..., schema: _Optional[bytes] = ...) -> None: ...
+    first_row: int
+    run: str
+    def __init__(self, rows: _Optional[bytes] = ..., info: _Optional[_Union[QueryInfo, _Mapping]] = ..., schema: _Optional[bytes] = ..., first_row: _Optional[int] = ..., run: _Optional[str] = ...) -> None: ...
 
 class ExtentRequest(_message.Message):
-    __slots__ = ("query_id", "past", "wait_ms")
+    __slots__ = ("query_id", "past", "wait_ms", "reader")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     PAST_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     past: int
     wait_ms: int
-    def __init__(self, query_id: _Optional[str] = ..., past: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    reader: str
+    def __init__(self, query_id: _Optional[str] = ..., past: _Optional[int] = ..., wait_ms: _Optional[int] = ..., reader: _Optional[str] = ...) -> None: ...
 
 class ExtentReply(_message.Message):
-    __slots__ = ("run", "state", "reason", "first", "end", "nbytes", "schema")
+    __slots__ = ("run", "state", "reason", "first", "end", "nbytes", "taken", "schema")
     RUN_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     NBYTES_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     run: str
     state: str
@@ -129,8 +144,9 @@ class ExtentReply(_message.Message):
     first: int
     end: int
     nbytes: int
+    taken: int
     schema: bytes
-    def __init__(self, run: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., nbytes: _Optional[int] = ..., schema: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., nbytes: _Optional[int] = ..., taken: _Optional[int] = ..., schema: _Optional[bytes] = ...) -> None: ...
 
 class RowsRequest(_message.Message):
     __slots__ = ("query_id", "run", "first", "end", "columns")
@@ -155,17 +171,61 @@ class RowsReply(_message.Message):
     def __init__(self, rows: _Optional[bytes] = ..., schema: _Optional[bytes] = ...) -> None: ...
 
 class TakeRequest(_message.Message):
-    __slots__ = ("query_id", "run", "before")
+    __slots__ = ("query_id", "run", "before", "reader", "client", "seen")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     run: str
     before: int
-    def __init__(self, query_id: _Optional[str] = ..., run: _Optional[str] = ..., before: _Optional[int] = ...) -> None: ...
+    reader: str
+    client: str
+    seen: int
+    def __init__(self, query_id: _Optional[str] = ..., run: _Optional[str] = ..., before: _Optional[int] = ..., reader: _Optional[str] = ..., client: _Optional[str] = ..., seen: _Optional[int] = ...) -> None: ...
+
+class ForgetRequest(_message.Message):
+    __slots__ = ("query_id", "reader")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    reader: str
+    def __init__(self, query_id: _Optional[str] = ..., reader: _Optional[str] = ...) -> None: ...
+
+class ReaderStatus(_message.Message):
+    __slots__ = ("name", "taken", "read", "lag_rows", "lag_bytes", "attached", "file", "trouble")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    LAG_ROWS_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    taken: int
+    read: int
+    lag_rows: int
+    lag_bytes: int
+    attached: bool
+    file: str
+    trouble: str
+    def __init__(self, name: _Optional[str] = ..., taken: _Optional[int] = ..., read: _Optional[int] = ..., lag_rows: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., attached: _Optional[bool] = ..., file: _Optional[str] = ..., trouble: _Optional[str] = ...) -> None: ...
+
+class AwaySite(_message.Message):
+    __slots__ = ("site", "trouble", "seconds")
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    site: str
+    trouble: str
+    seconds: float
+    def __init__(self, site: _Optional[str] = ..., trouble: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class QueryInfo(_message.Message):
-    __slots__ = ("query_id", "text", "state", "reason", "rows", "plan_text", "heads", "followed", "latency_us_buckets", "latency_rows", "home")
+    __slots__ = ("query_id", "text", "state", "reason", "rows", "plan_text", "heads", "followed", "latency_us_buckets", "latency_rows", "home", "readers", "away", "trouble")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +237,9 @@ class QueryInfo(_message.Message):
     LATENCY_US_BUCKETS_FIELD_NUMBER: _ClassVar[int]
     LATENCY_ROWS_FIELD_NUMBER: _ClassVar[int]
     HOME_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    AWAY_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     text: str
     state: str
@@ -188,7 +251,10 @@ class QueryInfo(_message.Message):
     latency_us_buckets: _containers.RepeatedScalarFieldContainer[int]
     latency_rows: _containers.RepeatedScalarFieldContainer[int]
     home: str
-    def __init__(self, query_id: _Optional[str] = ..., text: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., rows: _Optional[int] = ..., plan_text: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[HeadInfo, _Mapping]]] = ..., followed: _Optional[bool] = ..., latency_us_buckets: _Optional[_Iterable[int]] = ..., latency_rows: _Optional[_Iterable[int]] = ..., home: _Optional[str] = ...) -> None: ...
+    readers: _containers.RepeatedCompositeFieldContainer[ReaderStatus]
+    away: _containers.RepeatedCompositeFieldContainer[AwaySite]
+    trouble: str
+    def __init__(self, query_id: _Optional[str] = ..., text: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., rows: _Optional[int] = ..., plan_text: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[HeadInfo, _Mapping]]] = ..., followed: _Optional[bool] = ..., latency_us_buckets: _Optional[_Iterable[int]] = ..., latency_rows: _Optional[_Iterable[int]] = ..., home: _Optional[str] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., away: _Optional[_Iterable[_Union[AwaySite, _Mapping]]] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class HeadInfo(_message.Message):
     __slots__ = ("head", "done_tick")
@@ -280,7 +346,14 @@ class EngineStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., master: _Optional[str] = ..., version: _Optional[str] = ..., jobs: _Optional[int] = ..., job_ms_median: _Optional[float] = ..., job_ms_last: _Optional[float] = ..., rebuilt: _Optional[int] = ..., restarts: _Optional[int] = ..., restarting_seconds: _Optional[float] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
-    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "logged_rows", "logged_bytes", "idle_seconds", "still_seconds", "state_seconds", "full_queries")
+    __slots__ = ("name", "state", "rows", "aside", "rows_per_second", "frontier", "reason", "logged_rows", "logged_bytes", "idle_seconds", "still_seconds", "state_seconds", "full_queries", "aside_by_reason", "aside_file")
+    class AsideByReasonEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -294,6 +367,8 @@ class StreamStatus(_message.Message):
     STILL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     STATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     FULL_QUERIES_FIELD_NUMBER: _ClassVar[int]
+    ASIDE_BY_REASON_FIELD_NUMBER: _ClassVar[int]
+    ASIDE_FILE_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     rows: int
@@ -307,7 +382,9 @@ class StreamStatus(_message.Message):
     still_seconds: float
     state_seconds: float
     full_queries: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., logged_rows: _Optional[int] = ..., logged_bytes: _Optional[int] = ..., idle_seconds: _Optional[float] = ..., still_seconds: _Optional[float] = ..., state_seconds: _Optional[float] = ..., full_queries: _Optional[_Iterable[str]] = ...) -> None: ...
+    aside_by_reason: _containers.ScalarMap[str, int]
+    aside_file: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., aside: _Optional[int] = ..., rows_per_second: _Optional[float] = ..., frontier: _Optional[int] = ..., reason: _Optional[str] = ..., logged_rows: _Optional[int] = ..., logged_bytes: _Optional[int] = ..., idle_seconds: _Optional[float] = ..., still_seconds: _Optional[float] = ..., state_seconds: _Optional[float] = ..., full_queries: _Optional[_Iterable[str]] = ..., aside_by_reason: _Optional[_Mapping[str, int]] = ..., aside_file: _Optional[str] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
     __slots__ = ("peer", "state", "trouble", "rtt_us", "sent_bytes", "received_bytes", "backlog_bytes", "reconnects", "duplicates", "bytes_per_s", "state_seconds", "silent_seconds", "behind_seconds", "delivered_per_s", "rtt_us_least", "reconnects_lately")
@@ -460,7 +537,7 @@ class CopyStatus(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., ended: _Optional[bool] = ..., users: _Optional[_Iterable[str]] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class QueryBrief(_message.Message):
-    __slots__ = ("query_id", "state", "rows", "plan_brief", "reason", "state_seconds", "streams", "sites", "waiting_for", "followed", "unread_rows", "unread_bytes", "unread_seconds", "read_per_s", "full", "done_tick", "links")
+    __slots__ = ("query_id", "state", "rows", "plan_brief", "reason", "state_seconds", "streams", "sites", "waiting_for", "followed", "unread_rows", "unread_bytes", "unread_seconds", "read_per_s", "full", "done_tick", "links", "readers", "trouble")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -478,6 +555,8 @@ class QueryBrief(_message.Message):
     FULL_FIELD_NUMBER: _ClassVar[int]
     DONE_TICK_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     state: str
     rows: int
@@ -495,7 +574,9 @@ class QueryBrief(_message.Message):
     full: bool
     done_tick: int
     links: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ..., reason: _Optional[str] = ..., state_seconds: _Optional[float] = ..., streams: _Optional[_Iterable[str]] = ..., sites: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., followed: _Optional[bool] = ..., unread_rows: _Optional[int] = ..., unread_bytes: _Optional[int] = ..., unread_seconds: _Optional[float] = ..., read_per_s: _Optional[float] = ..., full: _Optional[bool] = ..., done_tick: _Optional[int] = ..., links: _Optional[_Iterable[str]] = ...) -> None: ...
+    readers: _containers.RepeatedCompositeFieldContainer[ReaderStatus]
+    trouble: str
+    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ..., reason: _Optional[str] = ..., state_seconds: _Optional[float] = ..., streams: _Optional[_Iterable[str]] = ..., sites: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., followed: _Optional[bool] = ..., unread_rows: _Optional[int] = ..., unread_bytes: _Optional[int] = ..., unread_seconds: _Optional[float] = ..., read_per_s: _Optional[float] = ..., full: _Optional[bool] = ..., done_tick: _Optional[int] = ..., links: _Optional[_Iterable[str]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class ProbeStatus(_message.Message):
     __slots__ = ("query_id", "delta_us", "early", "late")

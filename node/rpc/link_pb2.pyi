@@ -19,14 +19,15 @@ class Frame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ping: _Optional[int] = ..., pong: _Optional[int] = ..., refuse: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("version", "cluster", "tau_ms", "site", "peer", "session", "peer_session", "expects", "about")
+    __slots__ = ("version", "cluster", "tau_ms", "site", "peer", "life", "peer_life", "resets", "expects", "about")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     TAU_MS_FIELD_NUMBER: _ClassVar[int]
     SITE_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
-    SESSION_FIELD_NUMBER: _ClassVar[int]
-    PEER_SESSION_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    PEER_LIFE_FIELD_NUMBER: _ClassVar[int]
+    RESETS_FIELD_NUMBER: _ClassVar[int]
     EXPECTS_FIELD_NUMBER: _ClassVar[int]
     ABOUT_FIELD_NUMBER: _ClassVar[int]
     version: int
@@ -34,11 +35,12 @@ class Hello(_message.Message):
     tau_ms: int
     site: str
     peer: str
-    session: int
-    peer_session: int
+    life: int
+    peer_life: int
+    resets: int
     expects: int
     about: bytes
-    def __init__(self, version: _Optional[int] = ..., cluster: _Optional[str] = ..., tau_ms: _Optional[int] = ..., site: _Optional[str] = ..., peer: _Optional[str] = ..., session: _Optional[int] = ..., peer_session: _Optional[int] = ..., expects: _Optional[int] = ..., about: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., cluster: _Optional[str] = ..., tau_ms: _Optional[int] = ..., site: _Optional[str] = ..., peer: _Optional[str] = ..., life: _Optional[int] = ..., peer_life: _Optional[int] = ..., resets: _Optional[int] = ..., expects: _Optional[int] = ..., about: _Optional[bytes] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "site", "schema", "ts", "unit")

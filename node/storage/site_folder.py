@@ -4,6 +4,7 @@ daemon.lock         held by the one daemon that uses the folder
 site.db             whose it is, which life this is, small records (``site_records``)
 headroom.bin        room for when the disk is full (``headroom``)
 STREAM/log/         the log of each stream; beside it what its source keeps
+results/QUERY/      rows of queries issued here, and who reads them
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from node.storage.site_records import (
 from node.storage.stream_logs import StreamLogs
 
 log = logging.getLogger(__name__)
+
+#: A stream may be called so too: names of queries have a hyphen, and no folder of a stream's has.
+RESULTS_NAME = "results"
 
 
 @dataclass
@@ -138,8 +142,11 @@ _OURS = (LOCK_NAME, HEADROOM_NAME, *(f"{RECORDS_NAME}{end}" for end in ("", "-wa
 
 
 def _contents_of(entry: Path) -> str:
-    files = [entry] if entry.is_file() else [path for path in entry.rglob("*") if path.is_file()]
-    size = f"{sum(path.stat().st_size for path in files)} bytes"
+    size = f"{_nbytes(entry)} bytes"
+    queries = [path.name for path in sorted(entry.glob("*-*")) if path.is_dir()] if entry.name == RESULTS_NAME else []
+    if queries:
+        also = f" and stream {entry.name}" if (entry / "log").is_dir() else ""
+        return f"rows of queries {', '.join(queries)}, and their readers{also}: {size}"
     if not (entry / "log").is_dir():
         return f"{entry.name}: {size}"
     try:
@@ -150,6 +157,11 @@ def _contents_of(entry: Path) -> str:
         return f"stream {entry.name}: {size}"
     ticks = f"ticks {tick_text(found.extent.begin)} to {tick_text(found.frontier)}"
     return f"stream {entry.name}: {ticks}, {found.rows} tuples, {size}"
+
+
+def _nbytes(entry: Path) -> int:
+    files = [entry] if entry.is_file() else [path for path in entry.rglob("*") if path.is_file()]
+    return sum(path.stat().st_size for path in files)
 
 
 def _begin_anew(path: Path, cluster: str, site: str) -> None:

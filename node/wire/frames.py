@@ -23,8 +23,9 @@ def encode_frame(frame: RareFrame) -> bytes:
                     tau_ms=frame.tau_ms,
                     site=frame.site,
                     peer=frame.peer,
-                    session=frame.session,
-                    peer_session=frame.peer_session,
+                    life=frame.life,
+                    peer_life=frame.peer_life,
+                    resets=frame.resets,
                     expects=frame.expects,
                     about=frame.about,
                 )
@@ -64,8 +65,9 @@ def _hello(hello: pb.Hello) -> frames.Hello:
         hello.tau_ms,
         hello.site,
         hello.peer,
-        hello.session,
-        hello.peer_session,
+        hello.life,
+        hello.peer_life,
+        hello.resets,
         hello.expects,
         hello.about,
     )

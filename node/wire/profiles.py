@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from node.core.encoding.ints import decode_ints, encode_ints
+from node.core.encoding.varint import decode_varint
 from node.core.errors import PeerProtocolError, invariant
 from node.core.links.messages import LinkSeen, Profiles
 from node.rpc import link_pb2 as pb
@@ -21,8 +22,9 @@ from planner.estimate.statistics import HASH_END, KeySketch, StreamProfile
 
 I64 = NDArray[np.int64]
 
-#: More keys than any site sends, and more than a plan gains from.
+#: More keys than any site sends, and more than a plan gains from: of a sketch, and of all in a message.
 _KEYS_MAX = 2**16
+_ALL_KEYS_MAX = 2**20
 #: Times and counts stay below this: they can be added and converted without overflow.
 _NUMBER_MAX = 2**62
 _HALF = 32
@@ -43,6 +45,12 @@ def profiles_in(query_id: str, body: pb.Profiles) -> Profiles:
 
     Raises PeerProtocolError if a number in it cannot be.
     """
+    keys = 0
+    for profile in body.profiles:
+        for sketch in profile.sketches:
+            keys += _keys(sketch)
+            if keys > _ALL_KEYS_MAX:
+                raise PeerProtocolError(f"profiles require sketches of at most {_ALL_KEYS_MAX} keys; got {keys}")
     return Profiles(
         query_id,
         tuple((profile.alias, _profile(profile)) for profile in body.profiles),
@@ -97,6 +105,11 @@ def _sketch_out(names: Sequence[str], sketch: KeySketch) -> pb.Sketch:
         out.firsts = encode_ints(sketch.first_us // unit)
         out.lengths = encode_ints((sketch.last_us - sketch.first_us) // unit)
     return out
+
+
+def _keys(sketch: pb.Sketch) -> int:
+    """How many keys a sketch says it has."""
+    return decode_varint(sketch.hashes, 0)[0] if sketch.hashes else 0
 
 
 def _sketch(sketch: pb.Sketch) -> KeySketch:

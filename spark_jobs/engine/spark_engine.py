@@ -178,15 +178,21 @@ class SparkEngine:
         self._close_unused(table)
 
     def _fill(self, table: SplitTable, keys: Keys, others: Sequence[Store]) -> None:
-        """A new store with all that the others have."""
-        if others and others[0].log.nbytes >= PENDING_BYTES_MAX:
-            # It will take several jobs; none of them may forget a part of the log that is still to be read.
+        """A new store with all that the others have, brought to the workers in jobs of a bounded size."""
+        if others and others[0].log.nbytes + self._turn.nbytes >= PENDING_BYTES_MAX:
+            # It may take several jobs; none of them may forget a part of the log that is still to be read.
             self._perform()
         through = self._job
         made = self._new_store(table, keys)
-        for rows in others[0].chunks(through) if others else ():
-            self._put(table, made, rows)
-            self._relieve()
+        try:
+            for rows in others[0].chunks(through) if others else ():
+                self._put(table, made, rows)
+                self._relieve()
+        except BaseException:
+            # It lacks rows, and would be taken for whole by whoever opens this index next.
+            del table.stores[keys]
+            self._turn.close(made)
+            raise
 
     def _close_unused(self, table: SplitTable) -> None:
         for store in table.unused:

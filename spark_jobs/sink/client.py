@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import grpc
 
-from node.client import Client
+from node.client import Client, DaemonUnreachableError, StartingError
 from spark_jobs.sink.options import SinkError
+
+
+class SinkAwayError(SinkError, DaemonUnreachableError):
+    """The daemon does not answer, or serves nobody yet."""
 
 
 class SinkClient(Client):
     """What fails says in Spark's logs, among much else, that it is about Narrows."""
 
-    def error(self, error: grpc.RpcError) -> SinkError:
+    def error(self, error: grpc.RpcError, waited_s: float = 0.0) -> SinkError:
         """What to raise for what gRPC says."""
-        return SinkError(f"narrows: {super().error(error)}")
+        found = super().error(error, waited_s)
+        if isinstance(found, DaemonUnreachableError | StartingError):
+            return SinkAwayError(f"narrows: {found}")
+        return SinkError(f"narrows: {found}")

@@ -52,10 +52,11 @@ class NarrowsDataSource(DataSource):
         return parse_options(self.options)
 
 
-def issue(address: str, text: str, *, keep: bool = False) -> str:
-    """Issue a query at the site of ``address``; its id. With ``keep`` rows stay readable after they were taken.
+def issue(address: str, text: str, *, keep: bool = False, reader: str = "") -> str:
+    """Issue a query at the site of ``address``; its id. With ``keep`` rows stay readable after they were taken;
+    ``reader`` is the name under which they are, as in option ``reader``.
 
     Raises SinkError if the site cannot be reached or refuses it.
     """
     with SinkClient.at(address) as client:
-        return client.install(pb.IssueRequest(text=text, policy="frontier", keep=keep)).query_id
+        return client.install(pb.IssueRequest(text=text, policy="frontier", keep=keep, reader=reader)).query_id

@@ -149,7 +149,7 @@ class BatchWriter:
     def __call__(self, rows: DataFrame, number: int) -> None:
         """What Spark calls for every micro-batch."""
         folder = self._folder
-        if number < folder.handed.batch or folder.batch(number).exists():
+        if number < folder.handed.part or folder.batch(number).exists():
             return  # Spark died after this was written, before it had noted so
         self._wait_for_room()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -174,7 +174,8 @@ class BatchWriter:
 
     def _wait_for_room(self) -> None:
         while True:
-            sizes = [_size(self._folder.batch(number)) for number in self._folder.waiting()]
+            taken = self._folder.taken.part
+            sizes = [_size(self._folder.batch(number)) for number in self._folder.waiting() if number >= taken]
             if len(sizes) < WAITING_BATCHES_MAX and sum(sizes) < WAITING_BYTES_MAX:
                 return
             time.sleep(_LOOK_EVERY_S)

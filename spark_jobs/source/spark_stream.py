@@ -19,6 +19,7 @@ import pyarrow as pa
 from node.config import ConfigError, Problem, SparkSource, StreamConfig, Watermark, shown
 from node.core.events import RowsArrived, SourceFailed
 from node.core.planning.profile import Sample
+from node.core.streams.position import Position
 from node.core.streams.stream import LocalStream
 from node.io.sources.readers import SourceError
 from node.io.sources.recordings import ReplaySource, open_batch, stream_info
@@ -27,7 +28,7 @@ from planner.model.declarations import DeclaredStream
 from planner.model.errors import NarrowsError
 from planner.model.query import StreamInfo
 from spark_jobs.process import SparkDiedError, SparkError, SparkProcess
-from spark_jobs.source.state import FolderLock, Position, StateFolder
+from spark_jobs.source.state import FolderLock, StateFolder
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +55,13 @@ class SparkStream:
         lock: FolderLock,
         process: SparkProcess,
         definition: Mapping[str, Any],
+        logged: bool,
+        place: Position,
     ) -> None:
-        """``info``: what Spark said of its columns; ``definition``: what it is told. Made by ``open_streams``."""
+        """``info``: what Spark said of its columns; ``definition``: what it is told. Made by ``open_streams``.
+
+        ``logged``: what is read may have to be read again, from what ``logged`` is told on; ``place``: what is first.
+        """
         assert config.spark is not None
         self._config = config
         self._info = info
@@ -66,7 +72,8 @@ class SparkStream:
         self._told = False
         self._by_clock = config.spark.watermark is Watermark.CLOCK
         self._lateness = config.lateness_ms * info.unit
-        self._next = folder.handed
+        self._is_logged = logged
+        self._next = place
         self._batch: ReplaySource | None = None
         #: As ``reading`` says: micro-batch, and time in milliseconds.
         self._mark: tuple[int, int] | None = None
@@ -74,7 +81,9 @@ class SparkStream:
         self._over = False
         self._failures = 0
         self._closed = threading.Event()
-        self._clear()
+        if logged:
+            folder.take(place)
+        self._clear(place)
 
     @property
     def local(self) -> LocalStream:
@@ -113,56 +122,75 @@ class SparkStream:
 
     def _arrived(self) -> bool:
         """Whether the next micro-batch is there."""
-        here = self._folder.batch(self._next.batch)
+        here = self._folder.batch(self._next.part)
         if here.exists():
             return True
-        beyond = self._folder.waiting()
+        beyond = self._unread()
         if beyond and not here.exists():  # asked again: it may have come while the others were listed
             raise SourceError(
                 Problem(
                     str(self._folder.batches),
                     self._config.key,
-                    f"micro-batch {self._next.batch} before later ones",
+                    f"micro-batch {self._next.part} before later ones",
                     f"{beyond[0]}: files were removed; {_anew(self._folder)}",
                 )
             )
         return bool(beyond)
 
+    def _unread(self) -> list[int]:
+        """Micro-batches that are there and not read, or not wholly."""
+        return [number for number in self._folder.waiting() if number >= self._next.part]
+
     def _chunk(self) -> RowsArrived | None:
-        """The next rows that are there. They are handed over before they leave, and never again."""
+        """The next rows that are there. Without a log they are handed over before they leave, and never again."""
         while self._batch is not None or self._arrived():
             if self._batch is None:
                 self._batch = self._opened()
             chunk = self._batch.read(READ_ROWS)
-            if not chunk.ended:
-                self._hand(Position(self._next.batch, self._next.rows + chunk.rows.num_rows))
-            else:
+            start, end = self._next, Position(self._next.part, self._next.row + chunk.rows.num_rows)
+            if chunk.ended:
                 self._batch.close()
                 self._batch = None
                 self._failures = 0
-                done = self._folder.batch(self._next.batch)
-                self._hand(Position(self._next.batch + 1))
-                done.unlink()
+                end = Position(start.part + 1, 0)
+            self._take(end)
             if chunk.rows.num_rows:
-                return RowsArrived(self._info.name, chunk.rows, chunk.ts, self._watermark(), ended=False)
+                mark, latest_ts = self._watermark(), self._latest_ts()
+                return RowsArrived(self._info.name, chunk.rows, chunk.ts, mark, False, latest_ts, start, end)
         return None
 
-    def _hand(self, position: Position) -> None:
-        self._folder.hand(position)
-        self._next = position
+    def _take(self, end: Position) -> None:
+        self._next = end
+        if self._is_logged:
+            self._folder.take(end)
+        else:
+            self._folder.hand(end)
+            self._clear(end)
+
+    def logged(self, resume: Position) -> None:
+        """The log has all before this, and says so itself after a crash; here it is noted, and files are removed."""
+        try:
+            self._folder.hand(resume)
+            self._clear(resume)
+        except OSError as error:
+            log.warning(
+                "stream %s: what is in its log cannot be removed from %s: %s", self.name, self._folder.path, error
+            )
 
     def _opened(self) -> ReplaySource:
-        source = open_batch(self._config, self._info, self._folder.batch(self._next.batch))
-        skipped = 0
-        while skipped < self._next.rows:
-            skipped += source.read(min(READ_ROWS, self._next.rows - skipped)).rows.num_rows
+        source = open_batch(self._config, self._info, self._folder.batch(self._next.part))
+        source.skip(self._next.row)
         return source
 
     def _watermark(self) -> int | None:
         """By the clock, if all is handed over that was in the source at the time of the mark."""
-        if not self._by_clock or self._mark is None or self._mark[0] >= self._next.batch:
+        if not self._by_clock or self._mark is None or self._mark[0] >= self._next.part:
             return None
         return self._mark[1] * self._info.unit - self._lateness
+
+    def _latest_ts(self) -> int:
+        """What is after it is too far ahead of the clock."""
+        return (int(time.time() * 1000) + self._config.max_ahead_ms) * self._info.unit
 
     def _ask(self) -> None:
         """How Spark does. Starts it again if it died, and its query if that failed."""
@@ -221,7 +249,7 @@ class SparkStream:
         while True:
             with ExitStack() as stack:
                 sources: list[ReplaySource] = []
-                for number in self._folder.waiting():
+                for number in self._unread():
                     try:
                         source = open_batch(self._config, self._info, self._folder.batch(number))
                     except SourceError:
@@ -243,27 +271,35 @@ class SparkStream:
         self._closed.set()
         self._lock.release()
 
-    def _clear(self) -> None:
-        """Remove what was handed over, and what nobody will finish."""
+    def _clear(self, handed: Position) -> None:
+        """Remove what was handed over."""
         for number in self._folder.waiting():
-            if number < self._next.batch:
+            if number < handed.part:
                 self._folder.batch(number).unlink()
 
     def _first_ts(self) -> int | None:
-        waiting = self._folder.waiting()
+        waiting = self._unread()
         if not waiting:
             return None
         with open_batch(self._config, self._info, self._folder.batch(waiting[0])) as source:
             return source.first_ts
 
 
-def open_streams(configs: Sequence[StreamConfig], tau_ms: int, process: SparkProcess) -> dict[str, SparkStream]:
-    """The streams that Spark reads. One ConfigError with all that is wrong with them; nothing is started then."""
+def open_streams(
+    configs: Sequence[StreamConfig],
+    tau_ms: int,
+    process: SparkProcess,
+    places: Mapping[str, Position] | None = None,
+) -> dict[str, SparkStream]:
+    """The streams that Spark reads. One ConfigError with all that is wrong with them; nothing is started then.
+
+    ``places``: where those go on that have a log; None if none has.
+    """
     opened: dict[str, SparkStream] = {}
     problems: list[Problem] = []
     for config in configs:
         try:
-            opened[config.name] = _opened(config, tau_ms, process)
+            opened[config.name] = _opened(config, tau_ms, process, places)
         except ConfigError as error:
             problems += error.problems
     try:
@@ -281,7 +317,9 @@ def open_streams(configs: Sequence[StreamConfig], tau_ms: int, process: SparkPro
     return opened
 
 
-def _opened(config: StreamConfig, tau_ms: int, process: SparkProcess) -> SparkStream:
+def _opened(
+    config: StreamConfig, tau_ms: int, process: SparkProcess, places: Mapping[str, Position] | None
+) -> SparkStream:
     assert config.spark is not None
     source, folder = config.spark, StateFolder(config.spark.folder)
     lock = FolderLock(folder.path / "daemon.lock")
@@ -291,9 +329,10 @@ def _opened(config: StreamConfig, tau_ms: int, process: SparkProcess) -> SparkSt
             raise SourceError(_problem(config, "spark", "a state_dir of its own", got))
         definition = _definition(config, source, tau_ms, process)
         info = stream_info(config, _columns(config, process.request("source_check", **definition)))
-        _check_state(config, source, folder)
+        place = folder.handed if places is None else places.get(config.name, folder.handed)
+        _check_state(config, source, folder, place)
         folder.begin(source)
-        return SparkStream(config, info, folder, lock, process, definition)
+        return SparkStream(config, info, folder, lock, process, definition, places is not None, place)
     except BaseException:
         lock.release()
         raise
@@ -332,7 +371,7 @@ def _columns(config: StreamConfig, said: Mapping[str, Any]) -> pa.Schema:
     return schema
 
 
-def _check_state(config: StreamConfig, source: SparkSource, folder: StateFolder) -> None:
+def _check_state(config: StreamConfig, source: SparkSource, folder: StateFolder, place: Position) -> None:
     """That what is kept of the stream belongs to this source."""
     if changed := folder.differences(source):
         required = f"the source that {folder.path} was begun with"
@@ -341,8 +380,12 @@ def _check_state(config: StreamConfig, source: SparkSource, folder: StateFolder)
     if folder.lacks_checkpoint:
         got = f"none: {_anew(folder)}"
         raise SourceError(_problem(config, "spark", f"Spark's checkpoint in {folder.checkpoint}", got))
+    if place < folder.handed:
+        got = f"another that took rows up to micro-batch {folder.handed.part} meanwhile: {_anew(folder)}"
+        required = f"no run without a log since the stream's log ended at micro-batch {place.part}"
+        raise SourceError(_problem(config, "spark", required, got))
     if folder.begun:
-        log.info("stream %s goes on after micro-batch %d; %s", config.name, folder.handed.batch - 1, _anew(folder))
+        log.info("stream %s goes on after micro-batch %d; %s", config.name, place.part - 1, _anew(folder))
 
 
 def _anew(folder: StateFolder) -> str:

@@ -5,14 +5,18 @@
         checkpoint/           Spark's: which offsets are in which micro-batch
         batches/7.parquet     micro-batches that are not handed over yet, complete, in order of event time
         handed                the micro-batch that is next, and how many of its rows were handed over
+        taken                 the same of what the daemon has read, though it may have to read it again
 
 Spark writes down which offsets make micro-batch n before it runs it, and runs it again with the same ones if it died
 before it was done. A file is renamed into ``batches`` when it is complete; the first complete one counts, and one
-that is there, or was handed over, is not written again. So every tuple is in exactly one file. ``handed`` moves
-before rows leave: what was handed over is not handed over again, by whichever daemon.
+that is there, or was handed over, is not written again. So every tuple is in exactly one file.
 
-All that holds for the death of processes. Nothing is synced, as Spark's checkpoint is not: when the machine loses
-its power, a micro-batch may be lost or come twice.
+``handed`` moves when the batches with these rows are durable in the stream's log, up to the oldest row that is in none
+yet; the log says where to go on, and a file stays until nothing of it is needed. In a run without logs ``handed``
+moves before rows leave: what was handed over is not handed over again, by whichever run.
+
+All that holds for the death of processes. Micro-batches are not synced, as Spark's checkpoint is not: when the machine
+loses its power, one that is not in the log may be lost.
 """
 
 from __future__ import annotations
@@ -30,17 +34,14 @@ from pathlib import Path
 from typing import Any
 
 from node.config import BATCH_LIMITS, SparkSource
+from node.core.streams.position import Position
 
 _SECRET = re.compile(r"(?i)secret|password|token|jaas|access[.]?key|credential")
 _BATCH = re.compile(r"([0-9]+)\.parquet")
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """All micro-batches before ``batch`` were handed over, and so many rows of that one."""
-
-    batch: int = 0
-    rows: int = 0
+#: All micro-batches before that part were handed over, and so many rows of that one.
+BEGINNING = Position(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +69,27 @@ class StateFolder:
     @property
     def handed(self) -> Position:
         """What was handed over."""
-        try:
-            batch, rows = (self.path / "handed").read_text().split()
-        except FileNotFoundError:
-            return Position()
-        return Position(int(batch), int(rows))
+        return self._position("handed")
 
     def hand(self, position: Position) -> None:
         """From now on, this was handed over."""
-        self._write("handed", f"{position.batch} {position.rows}\n")
+        self._write("handed", f"{position.part} {position.row}\n")
+
+    @property
+    def taken(self) -> Position:
+        """What the daemon has read: only what is behind it is in Spark's way."""
+        return max(self.handed, self._position("taken"))
+
+    def take(self, position: Position) -> None:
+        """From now on, this was read."""
+        self._write("taken", f"{position.part} {position.row}\n")
+
+    def _position(self, name: str) -> Position:
+        try:
+            part, row = (self.path / name).read_text().split()
+        except FileNotFoundError:
+            return BEGINNING
+        return Position(int(part), int(row))
 
     @property
     def begun(self) -> bool:
@@ -101,7 +114,7 @@ class StateFolder:
     @property
     def lacks_checkpoint(self) -> bool:
         """Whether Spark would begin anew although something was handed over, or waits."""
-        started = self.handed != Position() or (self.batches.exists() and bool(self.waiting()))
+        started = self.handed != BEGINNING or (self.batches.exists() and bool(self.waiting()))
         return started and not self.begun
 
     def _write(self, name: str, text: str) -> None:

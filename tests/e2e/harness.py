@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from node.client import Client, DaemonUnreachableError, NotNowError
 from node.client.start import Start
+from node.core.queries.query_id import home_of
 from node.rpc import control_pb2 as pb
 from tests.oracle.compare import same_rows
 from tests.oracle.oracle import OracleStream, Unit, Window, accepted, expected, expected_pairs
@@ -38,7 +39,7 @@ T = TypeVar("T")
 TAG = "NARROWS_E2E_TAG"
 NARROWS = (sys.executable, "-m", "cli.main")
 #: How long anything may take on a slow and busy machine; nothing waits this long when all is well.
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 POLL_S = 0.05
 
 SP_S, SP_D, SM_S1, SM_S2, SM_D1, SM_D2 = SIX = ("SP-S", "SP-D", "SM-S1", "SM-S2", "SM-D1", "SM-D2")
@@ -105,6 +106,7 @@ class Stream:
     ts: str = "ts"
     unit: Unit | None = None
     lateness_ms: int = 0
+    retain: str = ""
 
     def write(self, folder: Path) -> Path:
         path = folder / f"{self.name}.{self.form}"
@@ -119,6 +121,7 @@ class Stream:
     def config(self) -> list[str]:
         lines = [f"[site.{self.site}.stream.{self.name}]", f'path = "{self.name}.{self.form}"', f'ts = "{self.ts}"']
         lines += [f'unit = "{self.unit}"'] if self.unit else []
+        lines += [f'retain = "{self.retain}"'] if self.retain else []
         return lines + ([f'lateness = "{self.lateness_ms}ms"'] if self.lateness_ms else [])
 
 
@@ -400,8 +403,14 @@ class Daemons:
             except (DaemonUnreachableError, NotNowError):
                 return None
 
+    def query_id(self, site: str, number: int = 1) -> str:
+        """The name of the query that was issued there as that one since the daemon was started."""
+        with self.client(site) as client:
+            # Those of earlier lives come first.
+            return [info.query_id for info in client.queries() if info.query_id.endswith(f"-{number}")][-1]
+
     def query_info(self, query_id: str) -> pb.QueryInfo:
-        with self.client(query_id.rpartition("-")[0]) as client:
+        with self.client(home_of(query_id)) as client:
             return next(info for info in client.queries() if info.query_id == query_id)
 
 
@@ -440,7 +449,7 @@ def tagged(tag: str) -> list[int]:
     return found
 
 
-def none_left(tag: str, patience_s: float = 20.0) -> None:
+def none_left(tag: str, patience_s: float = 60.0) -> None:
     """Fail, and end them, if processes with the tag are still there after a while."""
     deadline = time.monotonic() + patience_s
     while (left := tagged(tag)) and time.monotonic() < deadline:

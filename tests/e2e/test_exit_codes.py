@@ -126,7 +126,7 @@ def test_ctrl_c_while_a_query_is_analyzed_shows_what_it_did(tmp_path: Path) -> N
         analyzing.signal(signal.SIGINT)
         said = analyzing.end().failed(130, "ended by Ctrl-C; what was measured until then")
         assert "measured" in said.out
-        narrows("explain", "--config", config, "alpha-1").failed(2, "unknown query")
+        narrows("explain", "--config", config, "alpha-1-1").failed(2, "unknown query")
 
 
 def test_ctrl_c_while_the_command_is_loaded_leaves_no_trace() -> None:

@@ -153,4 +153,4 @@ def test_what_cannot_be_explained_is_said_clearly(tmp_path: Path) -> None:
     narrows(*explain, "--for", "10s", QUERY).failed(2, "--for requires narrows explain analyze")
     narrows(*explain, "analyze").failed(2, "requires a query")
     narrows(*explain, QUERY).failed(1, "requires a running daemon")
-    narrows(*explain, "--start", "alpha-1").failed(2, "alpha-1 is a query that runs")
+    narrows(*explain, "--start", "alpha-1-1").failed(2, "alpha-1-1 is a query that runs")

@@ -33,7 +33,8 @@ def test_delays_longer_than_delta_are_counted_and_shown(tmp_path: Path) -> None:
     with behind_proxy(tmp_path, join.streams, "--speed", "1") as (daemons, proxy):
         proxy.delay_s = 0.3
         out = tmp_path / "rows.parquet"
-        narrows(*query(daemons.config, join, "--policy", "delta=1ms", "--out", out)).ok()
+        said = narrows(*query(daemons.config, join, "--policy", "delta=1ms", "--out", out)).ok()
+        assert "narrows: policy delta: rows may be wrong. A delay was longer than delta, 1 ms: " in said.err
         counts = [probes for site in SITES if (status := daemons.status(site)) for probes in status.probes]
         assert {probes.delta_us for probes in counts} == {1_000}
         assert sum(probes.early + probes.late for probes in counts) > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -12,15 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from cli.tasks.follow import follow
 from node.core.effects import QueryState
-from tests.e2e.cases import CASES, table
+from tests.e2e.cases import CASES, table, text_files
 from tests.e2e.harness import (
     ALGORITHMS,
     CARRIED,
+    NARROWS,
+    PATIENCE_S,
     SIX,
     SM_D1,
     SM_D2,
@@ -33,10 +37,14 @@ from tests.e2e.harness import (
     Stream,
     assert_same_rows,
     carried,
+    environment,
+    narrows,
+    planned,
     run,
     shipped,
     write_cluster,
 )
+from tests.examples import examples
 from tests.oracle.oracle import accepted
 
 THREE_SITES = ("alpha", "beta", "gamma")
@@ -130,7 +138,46 @@ def test_late_tuples_and_those_without_time_are_in_the_side_file_with_the_reason
         times = aside.column(stream.ts).to_pylist()
         assert reasons == ["no event time" if time is None else "late" for time in times]
         assert ran.stats["streams"][stream.name]["aside"] == rejected.num_rows
-        assert f"{rejected.num_rows} tuples of {stream.name}" in ran.said.err
+        assert f"{rejected.num_rows} tuples of {stream.name} at " in ran.said.err
+        assert str(tmp_path / "late" / f"{stream.name}.arrows") in ran.said.err
+
+
+def test_rows_set_aside_are_said_also_to_those_who_asked_for_quiet(tmp_path: Path) -> None:
+    join = CASES["disordered"]()
+    ran = run(write_cluster(tmp_path, join.streams), join.text, "--quiet")
+    lines = ran.said.err.splitlines()
+    assert len(lines) == len(join.streams), "and nothing else is"
+    for stream in join.streams:
+        _, rejected = accepted(stream.table, stream.ts, 100, stream.lateness_ms)
+        assert any(f"{rejected.num_rows} tuples of {stream.name} at " in line for line in lines)
+
+
+def test_a_row_dated_2099_ends_a_run_before_it_starts(tmp_path: Path) -> None:
+    join = text_files()
+    rows = join.left.table
+    place = rows.column_names.index(join.left.ts)
+    times = pa.array([4_070_908_800_000, *rows.column(place).to_pylist()[1:]], rows.field(place).type)
+    wrong = replace(join.left, table=rows.set_column(place, rows.field(place), times))
+    config = write_cluster(tmp_path, [wrong, join.right])
+    said = narrows("run", config, "--query", join.text, "--out", tmp_path / "rows.csv")
+    said.failed(2, "max_ahead", "row 1 at 2099-01-01", "would be late")
+    assert not (tmp_path / "rows.csv").exists()
+
+
+@pytest.mark.parametrize("how", ["closed", "unread"])
+def test_a_run_that_nobody_listens_to_delivers_its_rows(tmp_path: Path, how: str) -> None:
+    join = text_files()
+    config, out = write_cluster(tmp_path, join.streams), tmp_path / "rows.parquet"
+    command = [*NARROWS, *planned("run", config, "--query", join.text, "--out", out)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    shell = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command] if how == "closed" else command
+    try:
+        done = subprocess.run(shell, stderr=writer, timeout=PATIENCE_S, env=environment(), check=False)
+    finally:
+        os.close(writer)
+    assert done.returncode == 0
+    assert_same_rows(pq.read_table(out), join.expected())
 
 
 @pytest.mark.parametrize("algorithm", [SP_S, SP_D, SM_S2, SM_D2])
@@ -190,7 +237,7 @@ def random_queries(draw: st.DrawFn) -> Query:
     return Query(join, draw(st.sampled_from(ALGORITHMS)), draw(st.sampled_from(THREE_SITES)))
 
 
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(3, suppress_health_check=list(HealthCheck))
 @given(st.lists(random_queries(), min_size=10, max_size=16), st.sampled_from(["1ms", "50ms", "1000ms"]))
 def test_random_data_in_random_places_gives_the_oracles_rows(tmp_path: Path, drawn: list[Query], tau: str) -> None:
     queries = [replace(query, join=numbered(query.join, f"_{number}")) for number, query in enumerate(drawn)]

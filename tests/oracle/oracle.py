@@ -1,4 +1,4 @@
-"""The judge: which rows a query must deliver, by brute force from DESIGN section 2.
+"""The judge: which rows a query must deliver, by brute force from what docs/sql.md calls a result.
 
 Shares no code with the system. ``expected`` reads like the definition and takes
 any number of streams; ``expected_pairs`` says the same for two, with NumPy, for

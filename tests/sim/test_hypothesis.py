@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from node.core.limits import Limits
+from tests.examples import examples
 from tests.sim.check import check
 from tests.sim.scenarios.multiway import random_scenario
 from tests.sim.scenarios.queries import ALGORITHMS, Window
@@ -64,13 +65,13 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(scenarios())
 def test_any_two_streams_are_joined_exactly(scenario: Scenario) -> None:
     check(scenario)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(30, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False), st.integers(0, 2**32))
 def test_any_queries_by_any_plans_give_what_the_oracle_says(choices: random.Random, seed: int) -> None:
     """Every choice of the scenario is one of hypothesis, which tries extremes and makes a failure small."""

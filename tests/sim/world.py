@@ -42,7 +42,7 @@ from node.core.events import (
     RowsStored,
     SiteStarted,
 )
-from node.core.links.link import LinkState
+from node.core.links.link_states import LinkState
 from node.core.queries.waiting import Waiting
 from node.core.query_records import RecordKind
 from node.core.records import Put
@@ -160,14 +160,14 @@ class SimSource:
         if self._table is None:
             empty = pa.RecordBatch.from_pylist([], schema=self.info.schema)
             return RowsArrived(
-                self.info.name, empty, pa.array([], pa.int64()), None, True, Position(0, 0), Position(0, 0)
+                self.info.name, empty, pa.array([], pa.int64()), None, True, None, Position(0, 0), Position(0, 0)
             )
         rows = self._table.slice(self._next, rng.randint(0, self._chunk_rows_max))
         self._next += rows.num_rows
         over = self._next == self._table.num_rows
         ended = over and (rows.num_rows == 0 or rng.random() < 0.5)
         start, end = Position(0, self._next - rows.num_rows), Position(0, self._next)
-        return RowsArrived(self.info.name, rows, rows.column("ts"), None, ended, start, end)
+        return RowsArrived(self.info.name, rows, rows.column("ts"), None, ended, None, start, end)
 
     def go_on(self, place: SourcePlace) -> None:
         """Read again what a daemon that died had not sealed."""
@@ -182,7 +182,9 @@ class SimSource:
         rows = rest.slice(0, count) if rest is not None else pa.RecordBatch.from_pylist([], schema=self.info.schema)
         start, end = Position(0, self._next), Position(0, self._next + count)
         self._next += count
-        return RowsArrived(self.info.name, rows, rows.column("ts"), now_ms * scale, count == len(times), start, end)
+        return RowsArrived(
+            self.info.name, rows, rows.column("ts"), now_ms * scale, count == len(times), None, start, end
+        )
 
 
 class World:
@@ -280,16 +282,18 @@ class World:
             if data.site == site:
                 source = self._sources[data.name] = SimSource(data, scenario.chunk_rows_max)
                 extent = self._extents[data.name]
+                resume = Position(0, 0)
                 if extent is not None and extent.place is not None:
-                    place = extent.place
-                    source.go_on(place)
-                    aside = {position for position in self._aside.get(data.name, ()) if position >= place.resume}
-                    extent = replace(extent, aside=frozenset(aside))
-                streams.append(LocalStream(source.info, data.lateness_ms, data.first_ts, data.retain_ms, extent))
+                    resume = extent.place.resume
+                    source.go_on(extent.place)
+                aside = frozenset(position for position in self._aside.get(data.name, ()) if position >= resume)
+                first_ts, retain_ms = data.first_ts, data.retain_ms
+                streams.append(LocalStream(source.info, data.lateness_ms, first_ts, retain_ms, extent, aside))
         peers = [peer for peer in scenario.sites if peer != site]
+        life = self._lives[site]
         stored = {query.query_id: query.stored for query in self._queries if query.spec.sink == site}
         found = recovered(self._records[site], stored)
-        node = Stack("sim", site, peers, scenario.tau_ms, self._lives[site], streams, scenario.limits, found)
+        node = Stack("sim", site, peers, scenario.tau_ms, life, streams, scenario.limits, recovered=found)
         self.mail.watch(node.site)
         return node
 

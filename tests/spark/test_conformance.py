@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.keys import keycodes as keys
@@ -24,6 +24,7 @@ from tests.engines.conformance import (
 from tests.engines.fused import check_any_calls, check_fused_and_alone
 from tests.engines.judge import Engines
 from tests.engines.on_spark import SparkEngines
+from tests.examples import new_examples
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def engines(spark: SparkProcess, spark_folder: Path) -> Iterator[Engines]:
 
 
 @given(program=programs())
-@settings(max_examples=25, deadline=None)
+@new_examples(25)
 def test_any_program_gives_the_rows_of_the_definition(
     engines: Engines, finish: keys.Finish, program: list[tuple[str, Any]]
 ) -> None:
@@ -42,19 +43,19 @@ def test_any_program_gives_the_rows_of_the_definition(
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@new_examples(25)
 def test_any_calls_give_the_rows_of_the_reference(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_any_calls(engines, finish, data)
 
 
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@new_examples(10)
 def test_questions_get_together_what_they_get_alone(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_fused_and_alone(engines, finish, data)
 
 
 @given(**ARRIVALS)
-@settings(max_examples=15, deadline=None)
+@new_examples(15)
 def test_answers_do_not_depend_on_the_order_of_arrival(
     engines: Engines, rows: list[tuple[int, str]], cuts: list[int]
 ) -> None:
@@ -62,7 +63,7 @@ def test_answers_do_not_depend_on_the_order_of_arrival(
 
 
 @given(**EXTREMES)
-@settings(max_examples=25, deadline=None)
+@new_examples(25)
 def test_extreme_positions_do_not_wrap_around(
     engines: Engines, positions: list[int], bounds: list[tuple[int, int]]
 ) -> None:

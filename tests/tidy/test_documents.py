@@ -21,7 +21,7 @@ PAGES = [
     ),
 ]
 #: The largest number of bytes, by the page or its folder: nobody reads more before the first change.
-BYTES_MAX = {"README.md": 8_000, "ARCHITECTURE.md": 9_000, DECISIONS: 3_000, "docs/internals": 4_000}
+BYTES_MAX = {"README.md": 8_000, "ARCHITECTURE.md": 9_600, DECISIONS: 3_000, "docs/internals": 4_000}
 #: The index has a line for each page, however many there are.
 UNBOUNDED = (f"{DECISIONS}/README.md",)
 #: Folders of code that ARCHITECTURE.md names, each with all that is below it.
@@ -155,7 +155,7 @@ def test_a_folder_that_is_not_named_is_noticed() -> None:
 
 def test_a_page_that_is_too_long_is_noticed() -> None:
     index, decision = f"{DECISIONS}/README.md", f"{DECISIONS}/0001-a.md"
-    sizes = {"README.md": 8_001, "ARCHITECTURE.md": 9_000, decision: 3_001, index: 9_999}
+    sizes = {"README.md": 8_001, "ARCHITECTURE.md": 9_600, decision: 3_001, index: 9_999}
     assert [text.partition(" ")[0] for text in too_long(sizes)] == ["README.md", decision]
 
 

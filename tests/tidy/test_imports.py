@@ -33,6 +33,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "planted", "contract"),
     [
@@ -48,6 +49,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("node/storage/disk_log.py", "import node.io.clock", "The storage knows"),
         ("node/storage/segment.py", "import node.storage.folder", "only through a disk"),
         ("node/storage/record.py", "import os", "only through a disk"),
+        ("node/io/results/row_files.py", "import pathlib", "only through a disk"),
         ("node/core/queries/sink.py", "import node.core.links.link", "Stages do not know each other"),
         ("node/io/runner.py", "import node.rpc.link_pb2", "see protobuf"),
         ("netsim/state.py", "import spark_jobs.java", "Packages only look down"),
@@ -56,6 +58,8 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("node/client/follower.py", "import node.core.streams.ticks", "nothing of what a daemon is made of"),
         ("planner/search/choice.py", "import planner.explain.drawing", "what is said about a plan is on top"),
         ("node/core/keys/bits.py", "import node.core.streams.ticks", "know nothing of the protocol"),
+        ("node/core/streams/view.py", "import node.core.queries.waiting", "know no query that is installed"),
+        ("node/core/planning/survey.py", "import node.core.queries.shape", "know no query that is installed"),
         ("tests/sim/world.py", "import node.io.runner", "none of the real IO"),
         ("tests/sim/disk.py", "import node.storage.folder", "none of the real IO"),
         ("tests/oracle/oracle.py", "import planner.model.query", "shares no code"),

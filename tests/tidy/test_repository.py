@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -56,6 +57,29 @@ def test_every_dependency_is_pinned() -> None:
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert "make test" in (ROOT / "README.md").read_text()
     assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_how_many_examples_are_tried_is_said_in_one_place() -> None:
+    """Else the inner loop would try all of them, and hypothesis would fail a test that took 0.2 s on a busy machine."""
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    assert [path.name for path in files if "max_examples" in path.read_text()] == ["examples.py"]
+    bare = [f"{path.name}: {name}" for path in files for name in _given_without_number(ast.parse(path.read_text()))]
+    assert not bare, "requires @examples or @new_examples of tests/examples.py"
+
+
+def test_a_test_of_hypothesis_without_a_number_of_examples_is_noticed() -> None:
+    planted = (
+        "@given(st.integers())\ndef test_one(n): ...\n@given(n=st.integers())\n@examples(9)\ndef test_other(n): ...\n"
+    )
+    assert list(_given_without_number(ast.parse(planted))) == ["test_one"]
+
+
+def _given_without_number(tree: ast.Module) -> Iterator[str]:
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        calls = [decorator.func for decorator in function.decorator_list if isinstance(decorator, ast.Call)]
+        names = {call.id for call in calls if isinstance(call, ast.Name)}
+        if "given" in names and not names & {"examples", "new_examples"}:
+            yield function.name
 
 
 def test_every_module_of_the_system_is_used() -> None:

@@ -9,8 +9,8 @@ from node.core.effects import AppendBatch, QueryState, ReadLog, ReportQuery, Run
 from node.core.engine import Question
 from node.core.events import Event, ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
-from node.core.links.link import LinkState
 from node.core.links.link_frames import Frame
+from node.core.links.link_states import LinkState
 from node.core.streams.stream import LocalStream
 from node.stack import (
     CloseConnection,
@@ -50,16 +50,17 @@ class Nodes:
         #: A copy of each direction's reader, to look at what is on the wire.
         self.readers = {site: FrameReader() for site in STREAMS}
 
-    def new(self, site: str, session: int, cluster: str = "c") -> Stack:
+    def new(self, site: str, life: int, cluster: str = "c") -> Stack:
         streams = [LocalStream(STREAMS[site])]
         self.logs[site] = StreamLogs({STREAMS[site].name: MemoryLog()})
-        return Stack(cluster, site, [PEER[site]], TAU_MS, session, streams, self.limits)
+        return Stack(cluster, site, [PEER[site]], TAU_MS, life, streams, self.limits)
 
     def give(self, site: str, *inputs: Input) -> list[Output]:
         outputs = self.stacks[site].handle(inputs, self.now_us)
         self.outputs += [(site, output) for output in outputs]
         # Before anything else happens: what was sent in this turn is before what the next one sends.
-        self.wire += [(site, output) for output in outputs if isinstance(output, SendFrame)]
+        frames = [output for output in outputs if isinstance(output, SendFrame)]
+        self.wire += [(site, frame) for frame in frames if frame.connection == self.connection]
         # What the world answers comes when all that was asked is done.
         for answer in [answer for output in outputs for answer in self._perform(site, output)]:
             self.give(site, answer)

@@ -395,7 +395,9 @@ class Cluster:
         again = self.read_again.pop(stream, rows_of([]))
         start, end = Position(0, count - again.num_rows), Position(0, count + rows.num_rows)
         rows = pa.Table.from_batches([again, rows]).combine_chunks().to_batches()[0] if again.num_rows else rows
-        self.give(self.infos[stream].site, RowsArrived(stream, rows, rows.column("ts"), watermark, ended, start, end))
+        self.give(
+            self.infos[stream].site, RowsArrived(stream, rows, rows.column("ts"), watermark, ended, None, start, end)
+        )
 
     # -- what is seen -------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from node.core.algorithms.half import Half, HalfSite
-from node.core.arrangements.copies.copy import NUMBERS_MAX
 from node.core.arrangements.gate import Arrangement
 from node.core.arrangements.table import RowTable
 from node.core.encoding.ints import decode_ints, encode_ints
@@ -96,7 +95,7 @@ class FindingDestination(Half):
     def seek(self, message: AskMatches, arrangement: Arrangement) -> None:
         """Take a question; it waits until ``arrangement`` is sealed far enough."""
         step = self._step
-        known = decode_ints(message.known, NUMBERS_MAX)
+        known = decode_ints(message.known, len(self._book))
         keys = self._book.read(known, decode_rows(message.keys, step.key_schema))
         if not keys.num_rows:
             raise PeerProtocolError(f"query {message.query_id} requires keys to look for; got none")

@@ -42,10 +42,11 @@ class Hello:
     tau_ms: int
     site: str
     peer: str
-    session: int
-    #: The peer's session as last seen, 0 if never; ``expects`` counts within it.
-    peer_session: int
-    #: Number of the next part wanted from the peer.
+    #: The session that this end believes in: its own life, the peer's (0: never met), and how often it was reset.
+    life: int
+    peer_life: int
+    resets: int
+    #: Number of the next part wanted from the peer, in that session.
     expects: int
     #: What the site says about itself; the link does not look inside.
     about: bytes

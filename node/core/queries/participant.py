@@ -49,6 +49,7 @@ from node.core.links.outbox import Outbox
 from node.core.queries.ended_queries import EndedQueries
 from node.core.queries.issuer import Issuer
 from node.core.queries.plan_message import plan_of
+from node.core.queries.query_id import home_of
 from node.core.queries.run import QueryRun
 from node.core.queries.waiting import Waiting, Walk
 from node.core.query_records import PinRecord, RecordKind
@@ -242,6 +243,8 @@ class Participant:
     def _check_id(self, peer: str, query_id: str) -> None:
         """Raises NarrowsError if the id is that of another site's query."""
         run = self.runs.get(query_id)
+        if home_of(query_id) not in ("", peer):
+            raise NarrowsError(f"site {self._site} requires ids of queries of {peer} to name it; got {query_id}")
         home = run.plan.sink if run is not None else self._site if query_id in self._issuer.homes else peer
         if home != peer:
             raise NarrowsError(f"site {self._site} requires new query ids; got {query_id}, which is a query of {home}")
@@ -389,11 +392,9 @@ class Participant:
         """Result rows of a query whose home this is."""
         run = self._find(message)
         if run is not None:
-            if peer not in run.plan.sites:
-                raise PeerProtocolError(f"query {run.query_id} requires rows from its own sites; got some from {peer}")
             if not self._is_current(peer, run, message):
                 return
-            rows = run.decode_results(message.rows)
+            rows = run.decode_results(peer, message)
             span, sealed_at_us = message.span, message.sealed_at_us
             self._issuer.store(Walk(run.query_id, run.generation, message.head, span, sealed_at_us, 0, rows))
 

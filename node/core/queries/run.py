@@ -14,7 +14,7 @@ from node.core.arrangements.table import RowTable
 from node.core.encoding.rows import decode_rows
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.limits import Limits
-from node.core.links.messages import FIRST_GENERATION, Start, StepMessage, payload_bytes
+from node.core.links.messages import FIRST_GENERATION, Rows, Start, StepMessage, payload_bytes
 from node.core.links.outbox import Outbox
 from node.core.queries.head_way import HeadWay
 from node.core.queries.leases import QueryLeases
@@ -299,6 +299,16 @@ class QueryRun:
         self._leases.on_done(self._arrangements, self._done)
         self._running().on_done(self._done)
 
-    def decode_results(self, data: bytes) -> pa.RecordBatch:
-        """Result rows of this query from a peer's bytes."""
-        return decode_rows(data, self.shape.output_schema)
+    def decode_results(self, peer: str, message: Rows) -> pa.RecordBatch:
+        """Result rows of this query, from the site where walks of their head end.
+
+        A walk without rows ends anywhere on its way.
+        """
+        head = message.head
+        if head not in self.shape.steps:
+            raise PeerProtocolError(f"query {self.query_id} requires rows of its heads; got {head!r} from {peer}")
+        allowed = {self.shape.end_of(head)} if message.rows else self.shape.sites_of(head)
+        if peer not in allowed:
+            required = f"query {self.query_id} requires {'rows' if message.rows else 'ends of walks'} of {head!r}"
+            raise PeerProtocolError(f"{required} from {', '.join(sorted(allowed))}; got some from {peer}")
+        return decode_rows(message.rows, self.shape.output_schema)

@@ -93,6 +93,16 @@ class Shape:
         """Every step of every head."""
         return tuple(step for steps in self.steps.values() for step in steps)
 
+    def end_of(self, head: str) -> str:
+        """Where walks of a head end that have rows."""
+        steps = self.steps[head]
+        return steps[-1].hop.site if steps else self.starts[head]
+
+    def sites_of(self, head: str) -> set[str]:
+        """Where walks of a head come by, and so may end without rows."""
+        steps = self.steps[head]
+        return {self.starts[head], *(step.source for step in steps), *(step.owner for step in steps)}
+
     def need_of(self, step: StepShape) -> CopyNeed | None:
         """The copy that a step needs."""
         return next((need for need in self.needs if needs(step, need)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from node.core.streams.position import Position, SourcePlace
+from node.core.streams.position import SourcePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,6 @@ class LogExtent:
     newest_ts: int | None
     #: How far the source was read; None if it cannot say, and so cannot be read on.
     place: SourcePlace | None
-    #: Rows after that which were set aside already, before the site stopped.
-    aside: frozenset[Position] = frozenset()
 
     @property
     def begin(self) -> int:

@@ -4,7 +4,8 @@ Correct here: every row is in exactly one batch or set aside with a reason; a
 batch holds exactly the rows of its ticks, sorted by event time with ties in
 order of arrival; batches tile the tick axis; unless a source says how far time
 has come (a paced replay, Spark), what is late depends on the rows alone, never
-on how they were cut into chunks.
+on how they were cut into chunks. One row from the far future would make all that
+follow late: a live source says by its clock what is too far ahead.
 
 A row is late iff its tick was sealed when it arrived, that is, iff its tick is
 before floor((newest event time before it - lateness) / tau).
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from node.core.encoding.payload import owned
 from node.core.encoding.rows import empty_batch
 from node.core.errors import invariant
 from node.core.streams.log_extent import LogExtent
@@ -39,6 +41,7 @@ Times = npt.NDArray[np.int64]
 #: Why rows were set aside.
 LATE = "late"
 NO_TIME = "no event time"
+AHEAD = "ahead of the clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,21 @@ class _Open:
 class Sealer:
     """Collects the rows of one stream and seals them tick by tick."""
 
-    def __init__(self, schema: pa.Schema, tau: int, lateness: int, logged: LogExtent | None = None) -> None:
-        """``logged``: what an earlier life sealed, after which this one goes on."""
+    def __init__(
+        self,
+        schema: pa.Schema,
+        tau: int,
+        lateness: int,
+        logged: LogExtent | None = None,
+        aside: frozenset[Position] = frozenset(),
+    ) -> None:
+        """``logged``: what earlier lives sealed, after which this one goes on; ``aside``: what they set aside since."""
         self._schema = schema
         self._tau = tau
         self._lateness = lateness
         self._open: list[_Open] = []
+        #: What the open rows take.
+        self.open_bytes = 0
         self._newest = None if logged is None else logged.newest_ts
         #: The next tick to be sealed.
         self.frontier = TICK_MIN if logged is None else logged.end
@@ -91,7 +103,7 @@ class Sealer:
         #: What comes next, and up to where an earlier life had read: before, what is sealed is passed over.
         self._next = None if place is None else place.resume
         self._read_before = None if place is None else place.read_to
-        self._aside_before = frozenset[Position]() if logged is None else logged.aside
+        self._aside_before = aside
 
     @property
     def open_rows(self) -> int:
@@ -99,15 +111,22 @@ class Sealer:
         return sum(part.rows.num_rows for part in self._open)
 
     def add(
-        self, rows: pa.RecordBatch, ts: pa.Int64Array, start: Position | None = None, end: Position | None = None
+        self,
+        rows: pa.RecordBatch,
+        ts: pa.Int64Array,
+        start: Position | None = None,
+        end: Position | None = None,
+        latest_ts: int | None = None,
     ) -> list[Aside]:
         """Take rows in order of arrival; returns those that can be in no batch.
 
-        ``start``: where the first is, the others follow it; ``end``: where the next will be.
+        ``start``: where the first is, the others follow it; ``end``: where the next will be. None after ``latest_ts``
+        can be in a batch, and it moves time for nobody.
         """
         positions = None
         if start is not None:
-            invariant(self._next in (None, start), f"sealer requires rows from {self._next} on; got {start}")
+            follows = self._next is None or start >= self._next
+            invariant(follows, f"sealer requires rows from {self._next} on; got {start}")
             positions = positions_from(start, rows.num_rows)
             rows, ts, positions = self._pass_over(rows, ts, start, positions)
             self._next = end
@@ -117,6 +136,9 @@ class Sealer:
             aside.append(Aside(rows.filter(ts.is_null()), NO_TIME, _chosen(positions, ~valid)))
             rows, ts, positions = rows.filter(ts.is_valid()), ts.drop_null(), _chosen(positions, valid)
         times: Times = ts.to_numpy(zero_copy_only=False)
+        if latest_ts is not None and (ahead := times > latest_ts).any():
+            aside.append(Aside(rows.filter(pa.array(ahead)), AHEAD, _chosen(positions, ahead)))
+            rows, times, positions = rows.filter(pa.array(~ahead)), times[~ahead], _chosen(positions, ~ahead)
         if not len(times):
             return aside
         late = self._late(times)
@@ -126,6 +148,7 @@ class Sealer:
             rows, times, positions = rows.filter(pa.array(~late)), times[~late], _chosen(positions, ~late)
         if len(times):
             self._open.append(_Open(rows, times, positions))
+            self.open_bytes += rows.nbytes + times.nbytes
         return aside
 
     def _pass_over(
@@ -161,6 +184,11 @@ class Sealer:
         sealed = np.maximum((newest_before - self._lateness) // self._tau, self.frontier)
         return times // self._tau < sealed
 
+    def forget_open(self) -> None:
+        """The stream has failed: what is open will never be sealed."""
+        self._open = []
+        self.open_bytes = 0
+
     def seal(self, watermark: int | None, ended: bool) -> Batch | None:
         """Seal every tick that is over; None when that is no tick more than before.
 
@@ -178,9 +206,9 @@ class Sealer:
     def _place(self) -> SourcePlace | None:
         if self._next is None:
             return None
-        read_to = self._next if self._read_before is None else max(self._next, self._read_before)
         found = [part.positions for part in self._open if part.positions is not None]
-        return SourcePlace(min(map(oldest, found), default=read_to), read_to)
+        # As nothing is sealed before all is read again, what was read never falls.
+        return SourcePlace(min(map(oldest, found), default=self._next), self._next)
 
     def _frontier_at(self, watermark: int | None, ended: bool) -> int:
         if ended:
@@ -204,8 +232,9 @@ class Sealer:
             rows, times, positions = rows.take(pa.array(order)), times[order], _chosen(positions, order)
         cut = int(np.searchsorted(times, end_ts, side="left"))
         # Sorting what stays open is safe: a stable sort keeps ties in order of arrival.
-        rest = _Open(rows.slice(cut), times[cut:], None if positions is None else positions[cut:])
+        rest = _Open(owned(rows.slice(cut)), times[cut:].copy(), None if positions is None else positions[cut:])
         self._open = [rest] if rest.rows.num_rows else []
+        self.open_bytes = rest.rows.nbytes + rest.times.nbytes
         invariant(cut == 0 or times[cut - 1] < end_ts, "sealer: a batch holds only rows of its ticks")
         return rows.slice(0, cut), times[:cut]
 

@@ -11,7 +11,7 @@ how far anybody has seen it. After a restart the log says where all of this stoo
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,8 +40,9 @@ class LocalStream:
     first_ts: int | None = None
     #: How much of its past is kept for queries that come later.
     retain_ms: int = 0
-    #: What its log has of an earlier life.
+    #: What its log has of earlier lives; and rows that were read after that and set aside, which stay so.
     logged: LogExtent | None = None
+    aside: frozenset[Position] = frozenset()
 
 
 class Follower(Protocol):
@@ -72,7 +73,7 @@ class StreamState:
         unit = local.info.unit
         self.info = local.info
         self.tau = tau_ms * unit
-        self.sealer = Sealer(local.info.schema, self.tau, local.lateness_ms * unit, local.logged)
+        self.sealer = Sealer(local.info.schema, self.tau, local.lateness_ms * unit, local.logged, local.aside)
         self.followers: list[tuple[str, Follower]] = []
         self.reading = False
         self.ended = False
@@ -80,7 +81,8 @@ class StreamState:
         # Whole milliseconds: any event time fits, which it would not in a finer unit.
         self.origin_ms = None if local.first_ts is None else local.first_ts // unit
         self.rows_arrived = 0
-        self.rows_aside = 0
+        #: Rows that are in no batch, by the reason.
+        self.aside: Counter[str] = Counter()
         #: What the stream is measured by when a query is planned.
         self.recent = RecentBatches()
         #: Everything before this tick is logged, and was given to all who want it; and so many tuples.
@@ -111,20 +113,30 @@ class StreamState:
     def frontier(self) -> int:
         return self.sealer.frontier
 
+    @property
+    def rows_aside(self) -> int:
+        return self.aside.total()
+
     def sealed_ts(self, tick: int) -> int:
         """The first event time of a tick."""
         return tick_start(tick, self.tau)
 
     def arrived(
-        self, rows: pa.RecordBatch, ts: pa.Int64Array, start: Position | None, end: Position | None
+        self,
+        rows: pa.RecordBatch,
+        ts: pa.Int64Array,
+        start: Position | None,
+        end: Position | None,
+        latest_ts: int | None = None,
     ) -> list[Aside]:
         """Rows of its source, as RowsArrived has them; those that can be in no batch."""
         open_before = self.sealer.open_rows
-        aside = self.sealer.add(rows, ts, start, end)
-        rows_aside = sum(part.rows.num_rows for part in aside)
-        self.rows_aside += rows_aside
+        found = self.sealer.add(rows, ts, start, end, latest_ts)
+        for part in found:
+            self.aside[part.reason] += part.rows.num_rows
+        rows_aside = sum(part.rows.num_rows for part in found)
         self.rows_arrived += self.sealer.open_rows - open_before + rows_aside
-        return aside
+        return found
 
     # -- the log ------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 A batch covers a span of whole ticks. Live, that is one tick; a stream that is
 catching up, or that skips a gap, seals many ticks at once. Spans of a stream
 tile the axis from TICK_MIN to TICK_END without hole or overlap, so a span's
-first tick identifies it as the tick number of DESIGN section 3 does.
+first tick identifies it (docs/decisions/0005).
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
@@ -25,6 +26,10 @@ AUTO, SHIP_ALL = "auto", "ship-all"
 #: Eight streams that are all linked take some 3 s to plan optimally, ten some 20 s (``bench/results/planner.md``).
 OPTIMAL_STREAMS_MAX = 8
 
+#: So many plans are searched for at once; others wait.
+SEARCHES_MAX = 2
+
+Found = TypeVar("Found")
 Choices = TypeVar("Choices", Search, Model)
 
 
@@ -34,6 +39,22 @@ class PlanDesk:
     def __init__(self, runner: Runner, config: ClusterConfig) -> None:
         self._runner = runner
         self._config = config
+        #: Threads of its own: a search may take many seconds, and rows and status are read by the common ones. Queries
+        #: are read by another, so that those that need no search do not wait for those that do.
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="read-query")
+        self._searching = ThreadPoolExecutor(SEARCHES_MAX, thread_name_prefix="plan")
+
+    def close(self) -> None:
+        """No plan is begun any more."""
+        for pool in (self._reading, self._searching):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def search(self, work: Callable[..., Found], *arguments: object) -> Found:
+        """Something that may take long, on a thread for such."""
+        return await asyncio.get_running_loop().run_in_executor(self._searching, work, *arguments)
+
+    async def _read(self, work: Callable[..., Found], *arguments: object) -> Found:
+        return await asyncio.get_running_loop().run_in_executor(self._reading, work, *arguments)
 
     async def plan(
         self, request: pb.IssueRequest, require: Callable[[tuple[str, ...]], None], *, explained: bool
@@ -44,11 +65,11 @@ class PlanDesk:
         Raises NarrowsError if there is something wrong with what was asked for.
         """
         site = self._runner.stack.site
-        query = await asyncio.to_thread(parse_query, request.text, dict(site.catalogue))
+        query = await self._read(parse_query, request.text, dict(site.catalogue))
         require(tuple(sorted({site.name, *(ref.stream.site for ref in query.streams)})))
         policy = parse_policy(request.policy or "frontier")
         options = _options(request, query)
-        plan = await asyncio.to_thread(_given_plan, request, query, site.name, policy)
+        plan = await self._read(_given_plan, request, query, site.name, policy)
         if plan is None:
             return await self._choose(query, site.name, options, policy)
         return await self.estimated(plan, options) if explained else Planned(plan)
@@ -60,7 +81,7 @@ class PlanDesk:
             lacking = [f'stream "{alias}": {reason}' for alias, reason in sorted(found.missing.items())]
             instead = "without that, the plan is not chosen by cost: everything is shipped to the query's home"
             return Planned(ship_all_plan(query, sink, policy), None, declared, (*lacking, instead))
-        choice = await asyncio.to_thread(choose, query, sink, statistics, options, policy)
+        choice = await self.search(choose, query, sink, statistics, options, policy)
         return Planned(choice.plan, choice, declared)
 
     async def estimated(self, plan: Plan, options: Options) -> Planned:
@@ -70,7 +91,7 @@ class PlanDesk:
         if found.missing:
             lacking = [f'stream "{alias}": {reason}' for alias, reason in sorted(found.missing.items())]
             return Planned(plan, None, declared, tuple(lacking))
-        choice = await asyncio.to_thread(_choice_of, plan, statistics, options)
+        choice = await self.search(_choice_of, plan, statistics, options)
         return Planned(plan, choice, declared)
 
     def _statistics(self, query: JoinQuery, found: ReportStatistics) -> tuple[Statistics, tuple[str, ...]]:

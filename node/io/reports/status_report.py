@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from node.core.effects import QueryState
 from node.core.engine import SiteEngine
-from node.core.links.link import LinkState
+from node.core.links.link_states import LinkState
 from node.core.streams.ticks import TICK_MIN
 from node.io.reports.engine_report import EngineReport
 from node.io.reports.trends import Lag, Rates, Since
-from node.io.results.issued_queries import IssuedQuery, Queries
+from node.io.results.issued_queries import Queries
+from node.io.results.issued_query import IssuedQuery
 from node.io.runner import Runner
 from node.io.threads.engine_thread import EngineThread
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
-from planner.model.plans import brief, links_of
 
 #: How long a query that failed is news.
 _FAILED_S_MAX = 600.0
@@ -42,6 +42,23 @@ def peak_bytes() -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):  # not Linux: macOS counts bytes
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def reader_rows(query: IssuedQuery) -> list[pb.ReaderStatus]:
+    """Who reads a query, and how far each is."""
+    return [
+        pb.ReaderStatus(
+            name=reader.name,
+            taken=reader.place,
+            read=reader.read,
+            lag_rows=query.spool.rows - reader.read,
+            lag_bytes=query.spool.written - query.spool.position(reader.read),
+            attached=reader.attached,
+            file=reader.note.get("file", ""),
+            trouble=reader.trouble,
+        )
+        for reader in query.readers.values()
+    ]
 
 
 class StatusReport:
@@ -140,21 +157,25 @@ class StatusReport:
         return reply
 
     def _stream_rows(self, now_s: float) -> list[pb.StreamStatus]:
+        # While the disk is full no source is read.
+        trouble = self._runner.disk_trouble
         return [
             pb.StreamStatus(
                 name=name,
-                state=stream.state,
+                state="paused" if trouble and stream.state == "reading" else stream.state,
                 rows=stream.rows_arrived,
                 aside=stream.rows_aside,
                 rows_per_second=self._rates.per_s(("stream", name), stream.rows_arrived, now_s),
                 frontier=stream.frontier,
-                reason=stream.failed,
+                reason=stream.failed or (f"the disk is full: {trouble}" if trouble else ""),
                 logged_rows=stream.logged_rows,
                 logged_bytes=stream.logged_bytes,
                 idle_seconds=self._since.seconds(("rows", name), stream.rows_arrived, now_s),
                 still_seconds=self._since.seconds(("frontier", name), stream.frontier, now_s),
                 state_seconds=self._since.seconds(("state", name), stream.state, now_s),
                 full_queries=stream.full_queries(self._runner.stack.limits),
+                aside_by_reason=stream.aside,
+                aside_file=str(self._runner.aside_files.get(name, "")),
             )
             for name, stream in self._runner.stack.site.streams.items()
         ]
@@ -194,28 +215,43 @@ class StatusReport:
         return [(query, self._query_row(query, now_s)) for query in self._queries.by_id.values()]
 
     def _query_row(self, query: IssuedQuery, now_s: float) -> pb.QueryBrief:
-        query_id, spool, plan = query.query_id, query.spool, query.plan
+        query_id, spool, about = query.query_id, query.spool, query.about
         home = self._runner.stack.site.homes.get(query_id)
         sink = None if home is None else home.sink
         return pb.QueryBrief(
             query_id=query_id,
             state=query.state,
             rows=spool.rows,
-            plan_brief=brief(plan),
+            plan_brief=about.plan_brief,
             reason=query.reason,
             state_seconds=self._state_seconds(query, now_s),
-            streams=dict.fromkeys(ref.stream.name for ref in plan.query.streams),
-            sites=plan.sites,
-            links=["-".join(pair) for pair in links_of(plan)],
+            streams=about.streams,
+            sites=about.sites,
+            links=about.links,
             waiting_for=() if home is None else home.waiting_for,
             followed=query.followed,
             unread_rows=spool.rows - query.read_rows,
-            unread_bytes=spool.unread_bytes(query.read_rows),
+            unread_bytes=spool.written - spool.position(query.read_rows),
             unread_seconds=self._lag("query", query_id).seconds(query.read_rows, now_s),
             read_per_s=self._rates.per_s(("query", query_id), query.read_rows, now_s),
-            full=bool(query.unconfirmed),
+            full=bool(query.held),
+            readers=reader_rows(query),
+            trouble=query.trouble,
             done_tick=TICK_MIN if sink is None else min(tick for _, tick in sink.frontiers),
         )
+
+    def away(self, sites: Sequence[str]) -> list[pb.AwaySite]:
+        """Those of these sites that cannot be reached, and since when."""
+        now_s, links = time.monotonic(), self._runner.stack.links
+        return [
+            pb.AwaySite(
+                site=site,
+                trouble=trouble,
+                seconds=self._since.seconds(("link", site), (False, links[site].reconnects), now_s),
+            )
+            for site in sites
+            if (trouble := trouble_of(self._runner, self._transport, site))
+        ]
 
     def _state_seconds(self, query: IssuedQuery, now_s: float) -> float:
         return self._since.seconds(("query", query.query_id), query.state, now_s)

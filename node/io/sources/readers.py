@@ -1,7 +1,7 @@
 """Files of rows, opened: Parquet, CSV and JSON lines give batches; whatever is wrong with one names file and key.
 
 Memory does not grow with the file. Parquet is read in batches of about 8 MiB. Arrow's text readers read up to 32
-blocks ahead, with no option to change it: at 8 MiB each, an open text file of that size holds about 300 MiB
+blocks ahead, with no option to change it: at 8 MiB each, an open text file of that size holds up to 400 MiB
 (measured with Arrow 26). Smaller blocks hold less, but then types are guessed from less and long lines
 do not fit. Streams that share a small machine should be Parquet.
 
@@ -11,9 +11,11 @@ stops with an error: guessing again would give one column two meanings within on
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +57,18 @@ class Reader:
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     close: Callable[[], None]
+    #: Rows of the file before the first batch.
+    skipped: int = 0
 
 
-def open_reader(stream: StreamConfig) -> Reader:
-    """A stream's file, by its format. Raises what Arrow raises (``arrow_errors``), or SourceError."""
+def open_reader(stream: StreamConfig, skip: int = 0) -> Reader:
+    """A stream's file, by its format. Raises what Arrow raises (``arrow_errors``), or SourceError.
+
+    ``skip``: so many rows are not wanted; those of them that need not be read are ``skipped``.
+    """
     file = str(stream.path)
     if stream.format is SourceFormat.PARQUET:
-        return open_parquet(file)
+        return open_parquet(file, skip)
     if stream.format is SourceFormat.CSV:
         text = pyarrow.csv.open_csv(
             file,
@@ -74,15 +81,18 @@ def open_reader(stream: StreamConfig) -> Reader:
     return Reader(text.schema, iter(text), text.close)
 
 
-def open_parquet(file: str) -> Reader:
+def open_parquet(file: str, skip: int = 0) -> Reader:
     """Read through a small buffer: without one Arrow holds whole column chunks, however large.
 
     Page checksums are verified where the writer stored them (Arrow does neither by default). Without
     them a damaged page can decode to wrong values, and nothing here can notice.
     """
     parquet = pyarrow.parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
-    batches = parquet.iter_batches(batch_size=_parquet_batch_rows(parquet.metadata))
-    return Reader(parquet.schema_arrow, batches, parquet.close)
+    rows = [parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups)]
+    ends = list(accumulate(rows))
+    first = bisect_right(ends, skip)
+    batches = parquet.iter_batches(_parquet_batch_rows(parquet.metadata), range(first, len(rows)))
+    return Reader(parquet.schema_arrow, batches, parquet.close, ends[first - 1] if first else 0)
 
 
 def _parquet_batch_rows(metadata: Any) -> int:

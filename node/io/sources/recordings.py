@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from node.config import ClusterConfig, ConfigError, Problem, StreamConfig, shown
+from node.io.sources.jumps import BEFORE_ALL, TS_LIMIT, JumpWatch
 from node.io.sources.plain_types import plain_array, plain_batch, plain_schema
 from node.io.sources.readers import (
     Reader,
@@ -33,10 +34,6 @@ from node.io.sources.readers import (
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
 
-# Event times stay below this in absolute value, so that adding a window or converting never overflows.
-TS_LIMIT = 2**62
-# Lower than every event time: the running maximum before the first one.
-BEFORE_ALL = -TS_LIMIT
 _TIMESTAMP_UNITS = {"s": TimeUnit.MS, "ms": TimeUnit.MS, "us": TimeUnit.US, "ns": TimeUnit.NS}
 
 
@@ -80,7 +77,15 @@ class ReplaySource:
     costs nothing. An error met while reading ahead is kept until the rows before it are handed out.
     """
 
-    def __init__(self, stream: StreamConfig, reader: Reader, info: StreamInfo, head: pa.RecordBatch | None) -> None:
+    def __init__(
+        self,
+        stream: StreamConfig,
+        reader: Reader,
+        info: StreamInfo,
+        head: pa.RecordBatch | None,
+        jumps: JumpWatch | None = None,
+    ) -> None:
+        """``jumps`` is asked about every row, unless a clock says what is too far ahead."""
         self.info = info
         self._stream = stream
         self._reader = reader
@@ -88,6 +93,7 @@ class ReplaySource:
         self._failure: SourceError | None = None
         self._max_ts = BEFORE_ALL
         self._closed = False
+        self._jumps = jumps
         self._set_page(head)
         self.first_ts: int | None = self._find_first_ts()
 
@@ -113,7 +119,16 @@ class ReplaySource:
         May be shorter than what is due where a batch of the file ends; ``next_due_ts`` tells.
         """
         self._check_call(rows_max)
-        return self._cut(min(rows_max, self._page.due_by(until_ts) if self._page is not None else 0))
+        due = self._page.due_by(until_ts) if self._page is not None else 0
+        if self._page is not None and not due and self._jumps is not None:
+            # Who waits for a row from the far future would wait until then.
+            self._jumps.check()
+        return self._cut(min(rows_max, due))
+
+    def skip(self, rows: int) -> None:
+        """Pass over the next rows, as far as there are so many."""
+        while rows > 0 and (chunk := self.read(rows)).rows.num_rows:
+            rows -= chunk.rows.num_rows
 
     def close(self) -> None:
         """Release the file; chunks that were read stay valid."""
@@ -153,6 +168,8 @@ class ReplaySource:
         try:
             with arrow_errors(self._stream):
                 self._set_page(_next_filled(self._reader.batches))
+                if self._page is None and self._jumps is not None:
+                    self._jumps.check()
         except SourceError as error:
             self._failure = error
 
@@ -164,6 +181,8 @@ class ReplaySource:
         ts = event_times(rows.column(self.info.ts), self._stream.ts_scale)
         times = ts.fill_null(BEFORE_ALL).to_numpy(zero_copy_only=False)
         due = np.maximum(np.maximum.accumulate(times), self._max_ts)
+        if self._jumps is not None:
+            self._jumps.add(times, due)
         self._max_ts = int(due[-1])
         self._page = _Page(rows, ts, due)
 
@@ -175,16 +194,19 @@ class ReplaySource:
         return first if first is not None else _scan_first_ts(self._stream, self.info)
 
 
-def open_source(stream: StreamConfig) -> ReplaySource:
-    """Open a stream's file for replay; SourceError when it is not what the configuration says."""
+def open_source(stream: StreamConfig, skip: int = 0) -> ReplaySource:
+    """Open a stream's file for replay after ``skip`` rows; SourceError when it is not what the configuration says."""
     check_file(stream)
     with arrow_errors(stream):
-        reader = open_reader(stream)
+        reader = open_reader(stream, skip)
     try:
         with arrow_errors(stream):
             _check_names(stream, reader.schema)
             head = _next_filled(reader.batches)
-            return ReplaySource(stream, reader, _stream_info(stream, reader.schema, empty=head is None), head)
+            info = _stream_info(stream, reader.schema, empty=head is None)
+            source = ReplaySource(stream, reader, info, head, JumpWatch(stream, info))
+        source.skip(skip - reader.skipped)
+        return source
     except BaseException:
         reader.close()
         raise

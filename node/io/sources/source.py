@@ -6,6 +6,7 @@ from typing import Protocol
 
 from node.core.events import RowsArrived, SourceFailed
 from node.core.planning.profile import Sample
+from node.core.streams.position import Position
 from node.core.streams.stream import LocalStream
 from planner.model.declarations import DeclaredStream
 
@@ -32,6 +33,10 @@ class Source(Protocol):
 
     def peek(self) -> Sample:
         """Rows to measure the stream by; ``read`` gives them all the same. Raises SourceError if there are none."""
+        ...
+
+    def logged(self, resume: Position) -> None:
+        """Every row before this one is sealed and durable, or set aside: it will never be read again. Any thread."""
         ...
 
     def close(self) -> None:

@@ -8,10 +8,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def take_all(waiting: queue.SimpleQueue[T | None]) -> list[T]:
-    """What waits, in its order, at least one thing; up to a None, which says that the thread is to end."""
+def take_all(waiting: queue.SimpleQueue[T | None], patience_s: float | None = None) -> list[T]:
+    """What waits, in its order, at least one thing; up to a None, which says that the thread is to end.
+
+    Nothing if nothing comes within ``patience_s``.
+    """
     taken: list[T] = []
-    item = waiting.get()
+    try:
+        item = waiting.get(timeout=patience_s)
+    except queue.Empty:
+        return taken
     while item is not None:
         taken.append(item)
         try:

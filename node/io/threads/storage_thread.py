@@ -1,35 +1,90 @@
-"""The logs beside the event loop: what is to be logged and read in, answers back.
+"""The site's disk beside the event loop: what is to be logged, kept and read in, answers back.
 
-All that queued up while the disk worked is done together, so that one sync serves many batches.
+All that queued up while the disk worked is done together, so that one sync serves many batches, and one commit many
+records. Tuples that are set aside are durable before the batch that was sealed with them: what the log says was
+read is in it, or in a side file.
+
+On a full disk nothing is answered: batches wait, logs can be read and trimmed, and records are written in the room
+that is reserved for them. Once a second it is tried again. When the disk fails, the daemon has to stop: only the
+next life can know what is on it.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
+from typing import Protocol
 
-from node.core.events import Event
+from node.core.effects import AppendBatch, ReadLog, SetAside, TrimLog, WriteRecords
+from node.core.events import BatchLogged, Event
+from node.core.records import RecordChange
+from node.core.streams.position import SourcePlace
+from node.io.sources.late_files import LateFiles
 from node.io.threads.intake import take_all
+from node.storage.errors import DiskFailedError, NoRoomError, StorageError, disk_error
+from node.storage.headroom import Headroom
+from node.storage.site_records import Records
 from node.storage.stream_logs import LogEffect, StreamLogs
 
+log = logging.getLogger(__name__)
+
 _STOP_S = 5.0
+#: How often a full disk is tried again.
+RETRY_S = 1.0
+
+StorageEffect = LogEffect | SetAside | WriteRecords
+
+
+class StorageReports(Protocol):
+    """Who is told what came of it, from the storage thread."""
+
+    def put_from_thread(self, events: list[Event]) -> None:
+        """What the core is to know."""
+
+    def records_written_from_thread(self, count: int) -> None:
+        """So many WriteRecords more are durable."""
+
+    def disk_from_thread(self, trouble: str) -> None:
+        """The disk is full, or, without text, is so no more."""
+
+    def failed_from_thread(self, error: StorageError) -> None:
+        """The daemon has to stop."""
 
 
 class StorageThread:
-    """The one thread that writes and reads the logs of a daemon."""
+    """The one thread that writes and reads what a daemon keeps of its streams, and its records."""
 
-    def __init__(self, logs: StreamLogs, deliver: Callable[[list[Event]], None]) -> None:
+    def __init__(
+        self,
+        logs: StreamLogs,
+        records: Records,
+        late: LateFiles,
+        headroom: Headroom,
+        reports: StorageReports,
+        logged: Callable[[str, SourcePlace], None],
+    ) -> None:
+        """``logged``: tells the source of a stream that all before a place is durable."""
         self._logs = logs
-        self._deliver = deliver
-        self._queue: queue.SimpleQueue[LogEffect | None] = queue.SimpleQueue()
+        self._records = records
+        self._late = late
+        self._headroom = headroom
+        self._reports = reports
+        self._logged = logged
+        self._queue: queue.SimpleQueue[StorageEffect | None] = queue.SimpleQueue()
+        #: What is not done because the disk is full: what is set aside, and the batches after it; records.
+        self._aside: list[SetAside | AppendBatch] = []
+        self._changes: list[WriteRecords] = []
+        self._trouble = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="storage", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, effect: LogEffect) -> None:
+    def put(self, effect: StorageEffect) -> None:
         self._queue.put(effect)
 
     def stop(self) -> None:
@@ -40,11 +95,114 @@ class StorageThread:
             self._thread.join(_STOP_S)
 
     def _work(self) -> None:
+        retry_s = 0.0
         while True:
-            taken: list[LogEffect] = take_all(self._queue)
+            left_s = max(0.0, retry_s - time.monotonic()) if self._trouble else None
+            taken: list[StorageEffect] = take_all(self._queue, left_s)
             if self._over.is_set():
                 self._logs.close()
                 return
-            events = self._logs.answer(taken)
-            if events and not self._over.is_set():
-                self._deliver(events)
+            again = bool(self._trouble) and time.monotonic() >= retry_s
+            if again or not self._trouble:
+                retry_s = time.monotonic() + RETRY_S
+            try:
+                self._do(taken, again)
+            except StorageError as error:
+                log.error("the disk failed: %s", error)
+                if not self._over.is_set():
+                    self._reports.failed_from_thread(error)
+                return
+
+    def _do(self, taken: list[StorageEffect], retry: bool) -> None:
+        """All of it, as far as there is room; ``retry``: also what waits for room."""
+        events: list[Event] = []
+        trouble = ""
+        if retry and not self._headroom.reserve():
+            # What is free is not even what records may need: nothing is for the logs.
+            trouble, retry = self._trouble, False
+        if retry:
+            events += self._logs.retry()
+        self._aside += [effect for effect in taken if isinstance(effect, SetAside | AppendBatch)]
+        logging_now, full = self._set_aside() if retry or not self._trouble else ([], self._trouble)
+        rest = [effect for effect in taken if isinstance(effect, ReadLog | TrimLog)]
+        events += self._logs.answer([*logging_now, *rest])
+        if self._logs.broken is not None:
+            raise self._logs.broken
+        self._tell_sources(events)
+        self._changes += [effect for effect in taken if isinstance(effect, WriteRecords)]
+        written = self._write_records()
+        if self._over.is_set():
+            return
+        if events:
+            self._reports.put_from_thread(events)
+        if written:
+            self._reports.records_written_from_thread(written)
+        self._tell_trouble(trouble or full or self._logs.full)
+
+    def _set_aside(self) -> tuple[list[AppendBatch], str]:
+        """Write what is to be set aside; which batches may be logged then, and why no more, if the disk is full."""
+        may: list[AppendBatch] = []
+        written = 0
+        full = ""
+        for effect in self._aside:
+            if isinstance(effect, AppendBatch):
+                may.append(effect)
+            else:
+                try:
+                    self._late.write(effect.stream, effect.rows, effect.reason, effect.positions)
+                except OSError as error:
+                    problem = _late_problem(error)
+                    if not isinstance(problem, NoRoomError):
+                        raise problem from error
+                    full = str(problem)
+                    break
+            written += 1
+        try:
+            self._late.sync()
+        except OSError as error:
+            raise DiskFailedError(str(_late_problem(error))) from error
+        del self._aside[:written]
+        return may, full
+
+    def _tell_sources(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, BatchLogged) and (place := self._logs.places.get(event.stream)) is not None:
+                self._logged(event.stream, place)
+
+    def _write_records(self) -> int:
+        """How many WriteRecords became durable, all or none: they are one commit."""
+        if not self._changes:
+            return 0
+        changes: list[RecordChange] = [change for effect in self._changes for change in effect.changes]
+        try:
+            self._commit(changes)
+        except NoRoomError as error:
+            self._tell_trouble(str(error))
+            return 0
+        count = len(self._changes)
+        self._changes.clear()
+        return count
+
+    def _commit(self, changes: list[RecordChange]) -> None:
+        try:
+            self._records.commit(changes)
+        except NoRoomError:
+            if not self._headroom.release():
+                raise
+            self._records.commit(changes)
+
+    def _tell_trouble(self, trouble: str) -> None:
+        if self._changes and not trouble:
+            return  # records wait for room, as was said
+        if bool(trouble) != bool(self._trouble):
+            if trouble:
+                log.error("the disk is full: the site pauses until there is room: %s", trouble)
+            else:
+                log.warning("there is room on the disk again: the site goes on")
+            self._reports.disk_from_thread(trouble)
+        self._trouble = trouble
+
+
+def _late_problem(error: OSError) -> StorageError:
+    """Going on would lose tuples without a trace."""
+    return disk_error("late_dir", "to keep tuples that are set aside", error)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from tests.mutants.edits import condition, drop, returned, value
+from tests.mutants.edits import condition, drop, returned, value, without
 from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
     "record": "test_record",
     "segment": "test_record test_disk_log",
-    "StreamLogs": "test_site_logs",
-    "MemoryLog": "test_append_log test_site_logs",
-    "": "test_disk_log test_site_logs",
+    "StreamLogs": "test_stream_logs",
+    "MemoryLog": "test_disk_log test_stream_logs",
+    "site_records": "test_site_records",
+    "SiteRecords": "test_site_records",
+    "site_folder": "test_site_folder",
+    "Barrier": "test_barrier",
+    "StorageThread": "test_storage_thread",
+    "LateFiles": "test_going_on test_storage_thread",
+    "": "test_restart test_disk_log test_stream_logs",
 }
 
 MUTANTS = (
@@ -31,4 +37,19 @@ MUTANTS = (
         returned("[BatchLogged(stream, kept.frontier), *failure]"),
     ),
     bug("a stream is logged on after a failure", "StreamLogs._commit", drop("_failed")),
+    bug("a full disk loses batches", "StreamLogs._commit", drop("_waiting")),
+    bug("batches overtake those that wait for room", "StreamLogs._append", condition("_waiting", "False")),
+    bug("the last batch of a log is trimmed", "DiskLog.trim", without("ends")),
+    bug("a log forgets how far its source was read", "DiskLog._extent", value("place", "None")),
+    # -- what a site keeps beside its logs
+    bug("a life comes twice", "SiteRecords.__init__", value("+", "int(last)")),
+    bug("a life is not written", "SiteRecords.__init__", drop("execute")),
+    bug("another site's folder is taken", "site_records.check_owner", condition("owner", "False")),
+    bug("any version is taken", "site_records.check_folder", condition("FORMAT_VERSION", "False")),
+    bug("a commit is made in parts", "SiteRecords._transaction", condition("in_transaction", "False")),
+    bug("begun anew with the life of before", "site_records.forget_records", value("isdigit()", "False")),
+    bug("what follows a record does not wait", "Barrier.put", condition("_held", "False")),
+    bug("records are told before they are kept", "Barrier.written", condition("_durable", "False")),
+    bug("a batch is logged before what is set aside", "StorageThread._set_aside", drop("write")),
+    bug("what is set aside is forgotten", "LateFiles.aside_after", drop("update")),
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.mutants.edits import condition, then, value
+from tests.mutants.edits import argument, assigned, condition, drop, then, value, without
 from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
 TESTS = {
-    "Sealer": "test_sealer",
-    "StreamState": "test_stream_log test_site",
+    "Sealer": "test_sealer test_restart",
+    "StreamState": "test_stream_log test_restart test_site",
     "": "test_site",
 }
 
@@ -24,4 +24,11 @@ MUTANTS = (
     bug("a stream is read on however far ahead it is", "StreamState.wants_more", value("any()", "False", at=1)),
     # -- sealing
     bug("a stream is sealed one tick early", "Sealer._frontier_at", value("//", "_ + 1", at=1)),
+    # -- going on
+    bug("what was sealed before a restart is sealed again", "Sealer._pass_over", value("frontier", "TICK_MIN")),
+    bug("what was set aside is set aside again", "Sealer._pass_over", condition("_aside_before", "False", at=1)),
+    bug("the clock does not wait for what was read before", "Sealer.seal", without("_is_behind", at=0)),
+    bug("open rows are not read again", "Sealer._place", argument("SourcePlace", 0, "self._next")),
+    bug("tuples get their numbers again", "Sealer.__init__", assigned("_sealed_rows", "0")),
+    bug("what the log has is forgotten", "StreamState._go_on", drop("extend")),
 )

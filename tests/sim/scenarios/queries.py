@@ -13,7 +13,7 @@ from tests.sim.scenarios.predicates import Col, Predicate, Term
 Window = tuple[Literal["range", "rows"], int]
 Column = tuple[str, str]
 Edge = tuple[Column, Column]
-ALGORITHMS = ("SP-S", "SP-D", "SM-S1", "SM-S2", "SM-D1", "SM-D2")
+ALGORITHMS = tuple(algorithm.value for algorithm in Algorithm)
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ class FakeRunner:
 
     core_seconds = 0.0
     ignored: Mapping[str, int] = {}
+    disk_trouble = ""
 
     def __init__(self) -> None:
         site = SimpleNamespace(
@@ -194,7 +195,7 @@ def test_status_holds_windows_copies_and_probes(tmp_path: Path) -> None:
 # What people see.
 
 
-def shown(*replies: pb.StatusReply, width: int = 200) -> list[str]:
+def shown(*replies: pb.StatusReply | str, width: int = 200) -> list[str]:
     console = Console(width=width, record=True, quiet=False, file=None, force_terminal=False)
     with console.capture() as capture:
         show_status(console, 100, {f"site{place}": reply for place, reply in enumerate(replies)})
@@ -231,6 +232,12 @@ def test_on_a_small_terminal_nothing_of_windows_and_copies_is_cut_away(tmp_path:
         assert any(cell.endswith(stream) for cell in whole)
         assert any(cell.endswith(sealed) for cell in whole)
         assert any(cell.endswith("cam-7") for cell in whole)
+
+
+def test_status_shows_why_a_site_does_not_answer_and_no_table_without_rows() -> None:
+    lines = shown("site site0 requires a running daemon at h:1; nobody answers")
+    assert cells(lines, "Sites")[1][:2] == ["site0", "requires a running daemon at h:1; nobody answers"]
+    assert [title for title in ("Streams", "Links", "Windows") if title in map(str.strip, lines)] == []
 
 
 def test_status_shows_what_the_log_of_a_stream_holds() -> None:

@@ -158,6 +158,22 @@ def test_readers_that_are_slow_stopped_or_not_there() -> None:
     assert "nobody follows it: narrows follow gamma-1 takes them; so many that streams are not read on" in line
 
 
+def test_of_several_readers_the_one_that_lags_is_named() -> None:
+    waits: dict[str, Any] = {"unread_rows": 9, "unread_bytes": 90, "unread_seconds": 21.0}
+    quick = pb.ReaderStatus(name="default", attached=True)
+    slow = pb.ReaderStatus(name="billing", lag_rows=9)
+    trouble = "results_quota is 90; 90 of them are for reader billing of gamma-1"
+    (line,) = said(gamma=gamma(query(**waits, readers=[quick, slow], full=True, trouble=trouble)))
+    assert "nobody follows it as billing: narrows follow gamma-1 --as billing takes them; so many that streams" in line
+    assert line.endswith(f"({trouble})")
+    slow.attached = True
+    assert "its reader billing is connected and takes none" in said(gamma=gamma(query(**waits, readers=[slow])))[0]
+    file = pb.ReaderStatus(name="file", lag_rows=9, file="/rows.csv", trouble="disk full")
+    assert "they are not yet in /rows.csv (disk full)" in said(gamma=gamma(query(**waits, readers=[file])))[0]
+    left = query(state="completed", unread_rows=1, followed=False, readers=[quick, slow])
+    assert "that billing has not taken" in said(gamma=gamma(ended=[left]))[0]
+
+
 def test_rows_that_wait_of_a_query_that_has_ended_and_one_that_failed() -> None:
     left = query(state="completed", unread_rows=1, unread_bytes=100, followed=False)
     failed = query("gamma-2", "failed", state_seconds=30.0, reason="stream orders at alpha: gone")
@@ -173,6 +189,13 @@ def test_streams_that_are_paused_say_for_whom_and_failed_ones_why() -> None:
     failed = stream("orders", "failed", reason="no such file")
     assert said(alpha=alpha(streams=[failed])) == [
         "stream orders at alpha failed: no such file; mend its source and restart alpha"
+    ]
+
+
+def test_streams_that_wait_for_room_on_the_disk_say_so_at_once() -> None:
+    paused = stream("orders", "paused", reason="the disk is full: no room")
+    assert said(alpha=alpha(streams=[paused])) == [
+        "stream orders at alpha is not read on: the disk is full: no room; make room, and it goes on by itself"
     ]
 
 

@@ -12,48 +12,61 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.tasks import output
+from cli.failures import said
+from cli.tasks.delivery import deliver
 from cli.tasks.follow import follow
 from cli.tasks.interruption import uninterrupted
 from node.client import Client
+from node.io.results import row_formats
 from node.rpc import control_pb2 as pb
+from planner.model.errors import NarrowsError
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
 
 class Replies:
-    """A follower with three chunks, who notes what he is told is taken."""
+    """A follower with three chunks, and how the query ended, who notes what he is told is taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: str) -> None:
         self.told = 0
+        self._next_row = 0
         chunks = [pa.RecordBatch.from_pydict({"n": [number]}, schema=SCHEMA) for number in range(3)]
         self._replies = iter(
             [
                 pb.FollowReply(schema=SCHEMA.serialize().to_pybytes()),
-                *(pb.FollowReply(number=at, rows=rows.serialize().to_pybytes()) for at, rows in enumerate(chunks)),
+                *(pb.FollowReply(first_row=at, rows=rows.serialize().to_pybytes()) for at, rows in enumerate(chunks)),
+                pb.FollowReply(info=pb.QueryInfo(state=state, reason="so it is")),
             ]
         )
+
+    run = client = "that one"
 
     def __iter__(self) -> Any:
         return self._replies
 
-    def taken(self, number: int) -> None:
-        self.told = number
+    @property
+    def next_row(self) -> int:
+        return self._next_row
 
-    seen = taken
+    def passed(self, rows: int) -> None:
+        self._next_row += rows
 
     def close(self) -> None:
         pass
 
-    cancel = close
-
 
 class Daemon:
-    def __init__(self) -> None:
-        self.replies = Replies()
+    patience = None
+    site = "alpha"
 
-    def follow(self, query_id: str) -> Replies:
+    def __init__(self, state: str = "completed") -> None:
+        self.replies = Replies(state)
+
+    def follow(self, query_id: str, reader: str) -> Replies:
         return self.replies
+
+    def take(self, query_id: str, run: str, before: int, **_: object) -> None:
+        self.replies.told = before
 
 
 @pytest.fixture(autouse=True)
@@ -64,10 +77,10 @@ def _interruptible() -> Any:
 
 
 def test_ctrl_c_while_rows_are_written_leaves_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_ROW_GROUP_BYTES", 1)
-    write = output.ParquetOutput._write_group
+    monkeypatch.setattr(row_formats, "_ROW_GROUP_BYTES", 1)
+    write = row_formats.ParquetOutput._write_group
 
-    def interrupted(self: output.ParquetOutput) -> None:
+    def interrupted(self: row_formats.ParquetOutput) -> None:
         writer = self._writer.write_table
 
         def write_table(table: pa.Table) -> None:
@@ -77,7 +90,7 @@ def test_ctrl_c_while_rows_are_written_leaves_each_row_once(tmp_path: Path, monk
         self._writer.write_table = write_table
         write(self)
 
-    monkeypatch.setattr(output.ParquetOutput, "_write_group", interrupted)
+    monkeypatch.setattr(row_formats.ParquetOutput, "_write_group", interrupted)
     daemon, path = Daemon(), tmp_path / "rows.parquet"
     followed = follow(cast("Client", daemon), "q", path, None, lambda *_: None)
     assert followed.detached
@@ -104,3 +117,53 @@ def test_another_thread_may_follow_too(tmp_path: Path) -> None:
         path = tmp_path / "rows.csv"
         followed = pool.submit(follow, cast("Client", Daemon()), "q", path, None, lambda *_: None).result()
     assert followed.rows == 3
+
+
+# -- queries that do not get to their end -----------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["failed", "dropped"])
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.jsonl"])
+def test_a_query_that_ends_early_replaces_no_file(tmp_path: Path, state: str, name: str) -> None:
+    good = tmp_path / name
+    good.write_bytes(b"a million rows")
+    partial = good.with_stem("rows.partial")
+    for expected in (partial, good.with_stem("rows.partial-2")):
+        daemon = Daemon(state)
+        with pytest.raises(NarrowsError) as raised:
+            deliver(cast("Client", daemon), "q", good, None)
+        text = f"query q {state}: so it is\n3 rows came before and are in {expected}; {good} is as it was"
+        assert str(raised.value) == text
+        assert said(raised.value)[1] == 1
+        assert daemon.replies.told == 3, "they are safe, under their own name"
+        assert good.read_bytes() == b"a million rows"
+    if name.endswith("parquet"):
+        assert pq.read_table(partial).column("n").to_pylist() == [0, 1, 2]
+    else:
+        assert partial.read_text().count("\n") == (4 if name.endswith("csv") else 3)
+    assert sorted(tmp_path.iterdir()) == sorted([good, partial, good.with_stem("rows.partial-2")])
+
+
+def test_a_stream_of_rows_that_just_stops_replaces_no_file(tmp_path: Path) -> None:
+    good = tmp_path / "rows.csv"
+    good.write_bytes(b"a million rows")
+    daemon = Daemon()
+    daemon.replies._replies = iter([*daemon.replies._replies][:-1])
+    with pytest.raises(NarrowsError, match="query q ended without a word"):
+        deliver(cast("Client", daemon), "q", good, None)
+    assert good.read_bytes() == b"a million rows"
+
+
+def test_a_query_that_completes_replaces_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"a million rows")
+    assert deliver(cast("Client", Daemon()), "q", path, None) == 0
+    assert path.read_text().splitlines() == ['"n"', "0", "1", "2"]
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_rows_that_were_printed_before_a_query_failed_are_not_said_to_be_all(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    with pytest.raises(NarrowsError, match="query q failed: so it is\n3 rows came before, which are not all"):
+        deliver(cast("Client", Daemon("failed")), "q", None, "csv")

@@ -15,15 +15,24 @@ from cli.main import main
 def test_the_file_is_one_that_narrows_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.toml"
     assert main(["init", str(path)]) == 0
-    assert str(path) in capsys.readouterr().out
+    assert f'narrows run --config {path} "SELECT ..."' in capsys.readouterr().out
     assert [site.name for site in load_cluster(path).sites] == ["frankfurt", "virginia"]
-    assert "narrows run mine.toml" in path.read_text()
+    assert '#   narrows run --config mine.toml "SELECT' in path.read_text()
+
+
+def test_a_file_that_narrows_finds_by_itself_is_not_named_in_what_to_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    assert 'narrows run "SELECT ..."' in capsys.readouterr().out
+    assert '#   narrows run "SELECT' in (tmp_path / "cluster.toml").read_text()
 
 
 def test_what_it_leaves_as_a_comment_can_be_taken_in(tmp_path: Path) -> None:
     """Each commented setting is right too; those are lines of TOML, not sentences."""
     path = tmp_path / "cluster.toml"
-    text = TEMPLATE.format(name="cluster.toml", engine="spark")
+    text = TEMPLATE.format(where="", engine="spark")
     path.write_text(re.sub(r'^# (?=\[|"spark|\w+ = )', "", text, flags=re.MULTILINE))
     config = load_cluster(path)
     assert wan_of(config) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from cli.commands import (
 )
 from cli.commands.init import TEMPLATE
 from cli.narrows import COMMANDS, COMPLETION_VARIABLE, narrows
+from tests.e2e.harness import free_port
 
 #: Runs a command, and says at the end what was imported for it.
 _TOLD = """
@@ -48,7 +50,9 @@ def imported(
     folder: Path, *arguments: str, code: int = 0, variables: Mapping[str, str] = MappingProxyType({})
 ) -> set[str]:
     """Modules, by the full names, that a command in a folder with a cluster.toml has imported."""
-    (folder / "cluster.toml").write_text(TEMPLATE.format(name="cluster.toml", engine="native").replace(":770", ":1"))
+    text = TEMPLATE.format(where="", engine="native")
+    # Ports on which nobody listens, and on which everybody may.
+    (folder / "cluster.toml").write_text(re.sub(r":770\d", lambda _: f":{free_port()}", text))
     command = [sys.executable, "-c", _TOLD, *arguments]
     done = subprocess.run(
         command,

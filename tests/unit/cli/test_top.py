@@ -22,8 +22,8 @@ def status(rows: int, sent: int, found: int, state: str = "up") -> pb.StatusRepl
         site="a",
         streams=[pb.StreamStatus(name="orders", state="reading", rows=rows)],
         links=[pb.LinkStatus(peer="b", state=state, trouble="[no] route", sent_bytes={"keys": sent})],
-        queries=[pb.QueryBrief(query_id="b-1", state="running", rows=found, plan_brief="o p(SM-D1)")],
-        views=[pb.ViewStatus(query_id="b-1", alias="o", ship_all_bytes=50_000)],
+        queries=[pb.QueryBrief(query_id="b-1-1", state="running", rows=found, plan_brief="o p(SM-D1)")],
+        views=[pb.ViewStatus(query_id="b-1-1", alias="o", ship_all_bytes=50_000)],
     )
 
 
@@ -48,8 +48,8 @@ def test_rates_are_what_came_since_the_last_look() -> None:
 
 
 def test_what_a_link_would_carry_is_what_goes_to_the_querys_home() -> None:
-    at_home = pb.ViewStatus(query_id="a-7", alias="o", ship_all_bytes=9)
-    elsewhere = [pb.ViewStatus(query_id="b-1", alias="o", ship_all_bytes=size) for size in (30, 4)]
+    at_home = pb.ViewStatus(query_id="a-1-7", alias="o", ship_all_bytes=9)
+    elsewhere = [pb.ViewStatus(query_id="b-1-1", alias="o", ship_all_bytes=size) for size in (30, 4)]
     look = Look(0.0, {"a": pb.StatusReply(site="a", views=[at_home, *elsewhere]), "b": "no daemon answers"})
     assert look.everything == {("a", "b"): 34}
 
@@ -80,7 +80,9 @@ def test_a_cluster_that_nobody_answers_for_is_a_failure(tmp_path: Path, capsys: 
 def busy(site: str, times: int) -> pb.StatusReply:
     """A site with large figures."""
     peers = [peer for peer in SITES if peer != site]
-    query = pb.QueryBrief(query_id="singapore-12", state="running", rows=123_456 * times, plan_brief="o p " * 40)
+    query = pb.QueryBrief(
+        query_id="singapore-1mhqyjj-12", state="running", rows=123_456 * times, plan_brief="o p " * 40
+    )
     return pb.StatusReply(
         site=site,
         streams=[pb.StreamStatus(name="payments", state="reading", rows=12_345_678 * times)],
@@ -94,7 +96,7 @@ def busy(site: str, times: int) -> pb.StatusReply:
         engine=pb.EngineStatus(name="native"),
         rss_bytes=987_600_000,
         queries=[query] if site == "singapore" else [],
-        views=[pb.ViewStatus(query_id="singapore-12", alias="p", ship_all_bytes=123_400_000 * times)],
+        views=[pb.ViewStatus(query_id="singapore-1mhqyjj-12", alias="p", ship_all_bytes=123_400_000 * times)],
     )
 
 

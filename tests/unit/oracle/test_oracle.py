@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import new_examples
 from tests.oracle.compare import same_rows
 from tests.oracle.oracle import Edge, OracleStream, Output, Row, Unit, Window, accepted, expected, expected_pairs
 from tests.places import DATA
@@ -192,7 +193,7 @@ windows = st.tuples(st.just("range"), st.integers(0, 6).map(lambda ms: ms * 1_00
 
 
 def by_definition(streams: list[OracleStream], edges: list[Edge]) -> list[tuple[int, ...]]:
-    """DESIGN section 2 word for word: all combinations, all conditions, nothing else."""
+    """What docs/sql.md calls a result, word for word: all combinations, all conditions, nothing else."""
     bags = [
         [((row["t"], place, row["n"]), row) for row in own.table.to_pylist() if row["t"] is not None]
         for place, own in enumerate(streams)
@@ -215,7 +216,7 @@ def by_definition(streams: list[OracleStream], edges: list[Edge]) -> list[tuple[
     return sorted(found)
 
 
-@settings(max_examples=300, deadline=None)
+@new_examples(300)
 @given(rows_of_stream, rows_of_stream, windows, windows)
 def test_both_oracles_say_what_the_definition_says_for_two_streams(
     left_rows: list[tuple[int | None, Any]],
@@ -227,7 +228,7 @@ def test_both_oracles_say_what_the_definition_says_for_two_streams(
     assert pairs(left, right) == by_definition([left, right], ON_KEY)
 
 
-@settings(max_examples=150, deadline=None)
+@new_examples(150)
 @given(st.lists(st.tuples(rows_of_stream, windows), min_size=3, max_size=3), st.booleans())
 def test_the_oracle_says_what_the_definition_says_for_three_streams(
     drawn: list[tuple[list[tuple[int | None, Any]], Window]], cycle: bool
@@ -239,7 +240,7 @@ def test_the_oracle_says_what_the_definition_says_for_three_streams(
     assert sorted(tuple(row.values()) for row in got.to_pylist()) == by_definition(streams, edges)
 
 
-@settings(max_examples=150, deadline=None)
+@new_examples(150)
 @given(rows_of_stream, rows_of_stream, windows, windows, st.sampled_from(["string", "decimal", "two", "none", "float"]))
 def test_pairs_agree_with_the_oracle_for_other_keys(
     left_rows: list[tuple[int | None, Any]],

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.engine import POSITION, Append, CloseIndex, CloseTable, Expire, OpenIndex
 from node.core.keys import hashing
 from node.core.keys import keycodes as keys
+from spark_jobs.engine import append_log, packing, stores, worker
 from spark_jobs.engine import spark_engine as engines_module
-from spark_jobs.engine import stores, worker
 from spark_jobs.engine.channel import Address
 from spark_jobs.process import SparkError, SparkProcess, SparkSettings
 from tests.engines.conformance import *  # noqa: F403 - the cases
@@ -35,6 +36,7 @@ from tests.engines.fused import check_any_calls, check_fused_and_alone
 from tests.engines.judge import Engines, done
 from tests.engines.on_spark import SparkEngines
 from tests.engines.script import Pair, Script, cut
+from tests.examples import new_examples
 
 PARTITIONS = 3
 
@@ -89,7 +91,7 @@ def finish() -> keys.Finish:
 
 
 @given(program=programs())
-@settings(max_examples=40, deadline=None)
+@new_examples(40)
 def test_any_program_gives_the_rows_of_the_definition(
     engines: Engines, finish: keys.Finish, program: list[tuple[str, Any]]
 ) -> None:
@@ -97,19 +99,19 @@ def test_any_program_gives_the_rows_of_the_definition(
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@new_examples(60)
 def test_any_calls_give_the_rows_of_the_reference(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_any_calls(engines, finish, data)
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@new_examples(30)
 def test_questions_get_together_what_they_get_alone(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_fused_and_alone(engines, finish, data)
 
 
 @given(**ARRIVALS)
-@settings(max_examples=20, deadline=None)
+@new_examples(20)
 def test_answers_do_not_depend_on_the_order_of_arrival(
     engines: Engines, rows: list[tuple[int, str]], cuts: list[int]
 ) -> None:
@@ -117,7 +119,7 @@ def test_answers_do_not_depend_on_the_order_of_arrival(
 
 
 @given(**EXTREMES)
-@settings(max_examples=40, deadline=None)
+@new_examples(40)
 def test_extreme_positions_do_not_wrap_around(
     engines: Engines, positions: list[int], bounds: list[tuple[int, int]]
 ) -> None:
@@ -194,6 +196,57 @@ def test_a_large_table_is_given_another_index_in_several_jobs(
     found, again = done([before, after])
     assert sorted(found[POSITION].to_pylist()) == list(range(1000, 4001))
     assert again.num_rows == 60
+
+
+def test_an_index_is_filled_from_a_log_of_which_much_has_just_expired(
+    engines: SparkEngines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for a job, of another table, fills it in the middle: then files are removed that were to be read."""
+    monkeypatch.setattr(stores, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(append_log, "SEGMENT_BYTES", 100)
+    engine = engines()
+    open_table, _ = opened()
+    done(engine.run([*opened(), replace(open_table, table="u")]))
+    for first in range(0, 1000, 100):
+        done(engine.run([append_of(*range(first, first + 100))]))
+    engines.engine.flush()
+    size = engines.engine._tables["t"].stores["k",].log.nbytes
+    monkeypatch.setattr(engines_module, "PENDING_BYTES_MAX", size + 1)
+    done(engine.run([Expire("t", 900), Append("u", append_of(*range(900)).rows)]))
+    by_id = find_of([], wanted=pa.record_batch({"id": pa.array([7])}), keys=("id",), low=900, high=10**6)
+    (found,) = done(engine.run([OpenIndex("t", ("id",)), by_id]))
+    assert found.num_rows == 1
+
+
+def test_an_index_that_could_not_be_filled_is_filled_anew_and_not_taken_for_whole(
+    engines: SparkEngines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "CHUNK_BYTES", 100)
+    engine = engines()
+    done(engine.run(opened()))
+    for first in range(0, 400, 100):
+        done(engine.run([append_of(*range(first, first + 100))]))
+    together = packing.together
+    left = [1]
+
+    def read_once(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not left.pop():
+            raise OSError("Input/output error")
+        left.append(len(left))
+        yield from together(batches)
+
+    wanted = pa.record_batch({"id": pa.array([7])})
+    by_id = find_of([], wanted=wanted, keys=("id",), low=0, high=10**6)
+    with monkeypatch.context() as broken:
+        broken.setattr(stores, "together", read_once)
+        (refused,) = engine.run([OpenIndex("t", ("id",))])
+    assert isinstance(refused, OSError)
+    (asked,) = engine.run([by_id])
+    assert isinstance(asked, ValueError)
+    (found,) = done(engine.run([OpenIndex("t", ("id",)), by_id]))
+    assert found.num_rows == 4
+    engines.engine.flush()
+    assert len(list(engines.engine._folder.glob("store-*"))) == 2, "what was begun is not left behind"
 
 
 def test_a_log_that_cannot_be_written_breaks_its_table_and_no_other(

@@ -15,12 +15,13 @@ import pytest
 
 from node.config import SourceFormat, SparkSource, StreamConfig, Watermark
 from node.core.events import RowsArrived, SourceFailed
+from node.core.streams.position import Position
 from node.io.sources.readers import SourceError
 from node.io.sources.recordings import stream_info
 from node.io.sources.replay import READ_ROWS
 from spark_jobs.process import SparkProcess, SparkSettings
 from spark_jobs.source.spark_stream import SparkStream
-from spark_jobs.source.state import FolderLock, Position, StateFolder
+from spark_jobs.source.state import FolderLock, StateFolder
 
 SCHEMA = pa.schema({"n": pa.int64(), "ts": pa.int64()})
 
@@ -40,13 +41,22 @@ def source(tmp_path: Path, **changes: Any) -> SparkSource:
     return replace(SparkSource("rate", (("rowsPerSecond", "1"), ("sasl.password", "x")), tmp_path / "state"), **changes)
 
 
-def opened(tmp_path: Path, process: SparkProcess | None = None, lateness_ms: int = 0, **changes: Any) -> SparkStream:
+def opened(
+    tmp_path: Path,
+    process: SparkProcess | None = None,
+    lateness_ms: int = 0,
+    place: Position | None = None,
+    **changes: Any,
+) -> SparkStream:
+    """``place``: where the log says that it goes on; None: there is no log."""
     spark = source(tmp_path, **changes)
     config = StreamConfig("k", "s", "a", tmp_path, SourceFormat.PARQUET, "ts", None, lateness_ms, spark=spark)
     folder = StateFolder(spark.folder)
     folder.begin(spark)
     lock = FolderLock(folder.path / "daemon.lock")
-    return SparkStream(config, stream_info(config, SCHEMA), folder, lock, process or Answers(tmp_path), {})
+    spark_process, logged = process or Answers(tmp_path), place is not None
+    info, first = stream_info(config, SCHEMA), place or folder.handed
+    return SparkStream(config, info, folder, lock, spark_process, {}, logged, first)
 
 
 def arrive(tmp_path: Path, number: int, first: int, count: int) -> None:
@@ -76,14 +86,14 @@ def test_a_restart_in_the_middle_of_a_micro_batch_goes_on_with_its_next_row(tmp_
         got += numbers(read(stream))
         stream.close()
     assert got == list(range(2 * READ_ROWS + 8))
-    assert StateFolder(tmp_path / "state").handed == Position(2)
+    assert StateFolder(tmp_path / "state").handed == Position(2, 0)
     assert StateFolder(tmp_path / "state").waiting() == []
 
 
 def test_what_was_handed_over_and_not_removed_does_not_come_again(tmp_path: Path) -> None:
     arrive(tmp_path, 0, 0, 3)
     arrive(tmp_path, 1, 3, 3)
-    StateFolder(tmp_path / "state").hand(Position(1))
+    StateFolder(tmp_path / "state").hand(Position(1, 0))
     stream = opened(tmp_path)
     assert stream.peek().ts.tolist() == [3, 4, 5]
     assert numbers(read(stream)) == [3, 4, 5]
@@ -92,7 +102,7 @@ def test_what_was_handed_over_and_not_removed_does_not_come_again(tmp_path: Path
 
 def test_micro_batches_come_by_number_not_by_name(tmp_path: Path) -> None:
     StateFolder(tmp_path / "state").batches.mkdir(parents=True)
-    StateFolder(tmp_path / "state").hand(Position(9))
+    StateFolder(tmp_path / "state").hand(Position(9, 0))
     arrive(tmp_path, 10, 3, 3)
     arrive(tmp_path, 9, 0, 3)
     stream = opened(tmp_path)
@@ -214,3 +224,58 @@ def test_a_lock_is_held_once(tmp_path: Path) -> None:
     assert not second.take()
     first.release()
     assert second.take()
+
+
+def test_what_is_too_far_ahead_goes_by_the_clock_and_max_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.source.spark_stream.time.time", lambda: 1_000.5)
+    arrive(tmp_path, 0, 0, 1)
+    assert read(opened(tmp_path)).latest_ts == 1_000_500 + 3_600_000
+
+
+# -- with a log -------------------------------------------------------------------------------
+
+
+def test_with_a_log_nothing_is_handed_over_before_it_is_durable(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "state")
+    for number in range(3):
+        arrive(tmp_path, number, 3 * number, 3)
+    stream = opened(tmp_path, place=Position(0, 0))
+    answers = [read(stream) for _ in range(3)]
+    assert [(one.start, one.end) for one in answers] == [
+        (Position(0, 0), Position(1, 0)),
+        (Position(1, 0), Position(2, 0)),
+        (Position(2, 0), Position(3, 0)),
+    ]
+    assert folder.handed == Position(0, 0)
+    assert folder.waiting() == [0, 1, 2]
+    assert folder.taken == Position(3, 0), "Spark goes on meanwhile"
+    assert numbers(read(stream)) == []
+    stream.logged(Position(1, 2))
+    assert folder.handed == Position(1, 2)
+    assert folder.waiting() == [1, 2]
+    stream.close()
+    # Killed here: what is not in the log comes again, from the row that the log names.
+    again = opened(tmp_path, place=Position(1, 2))
+    assert folder.taken == Position(1, 2)
+    assert again.local.first_ts == 3
+    assert numbers(read(again)) + numbers(read(again)) == [5, 6, 7, 8]
+    again.logged(Position(3, 0))
+    assert folder.waiting() == []
+
+
+def test_the_log_decides_though_what_was_handed_over_was_noted_less_far(tmp_path: Path) -> None:
+    """Killed between the log's sync and the note."""
+    arrive(tmp_path, 0, 0, 3)
+    arrive(tmp_path, 1, 3, 3)
+    stream = opened(tmp_path, place=Position(1, 1))
+    assert StateFolder(tmp_path / "state").waiting() == [1]
+    assert numbers(read(stream)) == [4, 5]
+
+
+def test_spark_may_run_ahead_of_what_is_read_not_of_what_is_handed_over(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "state")
+    folder.batches.mkdir(parents=True)
+    folder.hand(Position(2, 0))
+    assert folder.taken == Position(2, 0)
+    folder.take(Position(7, 3))
+    assert (folder.handed, folder.taken) == (Position(2, 0), Position(7, 3))

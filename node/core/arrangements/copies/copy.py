@@ -15,7 +15,8 @@ import pyarrow as pa
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.ordinals import Ordinals
 from node.core.arrangements.progress import Progress
-from node.core.encoding.ints import decode_ints
+from node.core.encoding.ints import decode_ints, encode_ints
+from node.core.encoding.rows import ROWS_MAX, check_fits
 from node.core.engine import TS
 from node.core.errors import PeerProtocolError
 from node.core.keys.hashing import I64
@@ -25,8 +26,6 @@ from node.core.streams.ticks import TICK_END, tick_start
 from planner.model.copies import CopyAxis, RunningCopy, can_serve
 from planner.model.query import Expr
 
-#: No message has more numbers than this: a batch of a tick, or the keys that die in one.
-NUMBERS_MAX = 2**28
 ROWS_AXIS = CopyAxis.ROWS
 
 
@@ -158,9 +157,18 @@ def needed_number(leases: list[Lease], progress: Progress, ordinals: Ordinals) -
     return max(0, min(found))
 
 
+def encode_times(times: I64) -> bytes:
+    """Event times of the tuples of a count window.
+
+    Raises TooManyRowsError if the other half would not take them.
+    """
+    check_fits(len(times), 1, times.nbytes)
+    return encode_ints(times)
+
+
 def decode_times(held: HeldCopy, data: bytes, frontier: int) -> I64:
     """Event times of the tuples of a count window up to ``frontier``: ranks rely on their order."""
-    times = decode_ints(data, NUMBERS_MAX)
+    times = decode_ints(data, ROWS_MAX)
     if len(times):
         progress = held.progress
         ordered = times[0] >= progress.sealed_ts and (times[1:] >= times[:-1]).all()

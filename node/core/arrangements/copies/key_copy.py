@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.arrangements.copies.copy import (
-    NUMBERS_MAX,
     HeldCopy,
     OwnedCopy,
     Post,
@@ -142,8 +141,7 @@ class KeysHolder(HeldCopy):
         if message.times or message.rows:
             raise self.refuse("keys only")
         check_progress(self, message)
-        born, dead = decode_rows(message.born, self._schema), decode_ints(message.dead, NUMBERS_MAX)
-        apply_keys(self, self.table, born, dead)
+        apply_keys(self, self.table, *decode_keys(self.table, message, self._schema))
         self.progress.seal(self.frontier, message.frontier)
         self.kept_from = message.before
 
@@ -159,6 +157,12 @@ def check_progress(held: HeldCopy, message: Sync) -> None:
     """A sync never goes back."""
     if not held.frontier <= message.frontier <= TICK_END or message.before < held.kept_from:
         raise held.refuse(f"a sync from {held.frontier} on that keeps at most what is after {held.kept_from}")
+
+
+def decode_keys(table: KeyTable, message: Sync, schema: pa.Schema) -> tuple[pa.RecordBatch, I64]:
+    """The keys that were born, and the slots of those that died: no more than there are keys."""
+    born = decode_rows(message.born, schema)
+    return born, decode_ints(message.dead, len(table) + born.num_rows)
 
 
 def apply_keys(held: HeldCopy, table: KeyTable, born: pa.RecordBatch, dead: I64) -> I64:

@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.arrangements.copies.copy import (
-    NUMBERS_MAX,
     ROWS_AXIS,
     HeldCopy,
     Post,
     columns_schema,
     decode_times,
+    encode_times,
     timed_schema,
     with_times,
 )
-from node.core.arrangements.copies.key_copy import CountedCopy, apply_keys, check_progress
+from node.core.arrangements.copies.key_copy import CountedCopy, apply_keys, check_progress, decode_keys
 from node.core.arrangements.copies.reduced_copy import bounds_on_axis, is_gone_on_axis
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.ordinals import Ordinals
@@ -97,7 +97,7 @@ class MixedOwner(CountedCopy):
         counted = spec.axis == ROWS_AXIS
         positions = np.arange(first, first + len(ts)) if counted else ts
         pushed = with_times(positions[full], take_batch(rows, full))
-        times = encode_ints(ts) if counted else b""
+        times = encode_times(ts) if counted else b""
         self._send(times, encode_rows(take_batch(rows.select(list(spec.keys)), born)), self.dead(), pushed, post)
 
     @property
@@ -143,7 +143,7 @@ class MixedOwner(CountedCopy):
 
         From now on new tuples of these keys go with the syncs.
         """
-        slots = self._meant(decode_ints(message.slots, NUMBERS_MAX), message.seen)
+        slots = self._meant(decode_ints(message.slots, self.counts.table.capacity), message.seen)
         self._sent.set(slots)
         numbers = self._numbers.values
         if not len(numbers) or not len(slots):
@@ -224,8 +224,8 @@ class MixedHolder(HeldCopy):
         check_progress(self, message)
         full = self._rows(message.rows)
         times = decode_times(self, message.times, message.frontier)
-        dead = decode_ints(message.dead, NUMBERS_MAX)
-        born = apply_keys(self, self.table, decode_rows(message.born, self._key_schema), dead)
+        new, dead = decode_keys(self.table, message, self._key_schema)
+        born = apply_keys(self, self.table, new, dead)
         self._syncs += 1
         self._full.grow(self.table.capacity)
         self._asked = with_room(self._asked, self.table.capacity)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from node.core.encoding.columns import rows_bytes
 from node.core.encoding.payload import spread, take_batch
 from node.core.encoding.rows import RowsReader, check_fits, empty_batch, encode_rows, fits
 from node.core.engine import TS
@@ -125,15 +126,18 @@ class Portions:
         chosen = np.flatnonzero(passes)
         if not len(chosen):
             return b"", 0
-        check_fits(len(chosen), self._width)
         passes = passes[chosen]
         head = [pa.array(sealed.ts[chosen]), pa.array(passes)][: len(self._head_schema)]
         pieces = [encode_rows(pa.RecordBatch.from_arrays(head, schema=self._head_schema))]
+        nbytes = 2 * passes.nbytes
         for bits, names in self._grouped:
             places = chosen[passes & bits != 0]
             if len(places):
                 rows = sealed.rows.select(list(names))
-                pieces.append(encode_rows(rows if len(places) == len(sealed) else take_batch(rows, places)))
+                rows = rows if len(places) == len(sealed) else take_batch(rows, places)
+                nbytes += rows.nbytes + rows_bytes(rows.schema, len(chosen) - len(places))
+                pieces.append(encode_rows(rows))
+        check_fits(len(chosen), self._width, nbytes)
         return b"".join(pieces), len(chosen)
 
     def decode(self, data: bytes) -> Arrived:
@@ -152,7 +156,7 @@ class Portions:
             mask = passes & bits != 0
             wanted = int(np.count_nonzero(mask))
             schema = pa.schema([self._schema.field(name) for name in names])
-            rows = reader.read(schema) if wanted else empty_batch(schema)
+            rows = reader.read(schema, len(passes)) if wanted else empty_batch(schema)
             if rows.num_rows != wanted:
                 raise PeerProtocolError(f"columns {list(names)} require {wanted} tuples; got {rows.num_rows}")
             for name, column in zip(names, rows.columns, strict=True):

@@ -19,13 +19,13 @@ from node.core.arrangements.copies.copy import (
     Post,
     columns_schema,
     decode_times,
+    encode_times,
     needed_number,
     timed_schema,
 )
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.ordinals import Ordinals
 from node.core.arrangements.table import RowTable
-from node.core.encoding.ints import encode_ints
 from node.core.encoding.rows import decode_rows
 from node.core.engine import POSITION, TS, Append, CloseTable, Expire, OpenIndex, OpenTable
 from node.core.errors import invariant
@@ -58,7 +58,7 @@ class ReducedOwner(OwnedCopy):
             return
         places = sealed.passing(self.spec.filter, self.first_ts)
         self._numbers.append(places + sealed.first)
-        post(Sync(self.number, sealed.span.end, 0, 0, encode_ints(sealed.ts[places]), b"", b"", b""))
+        post(Sync(self.number, sealed.span.end, 0, 0, encode_times(sealed.ts[places]), b"", b"", b""))
 
     def forget_before(self, number: int) -> None:
         """The stream's tables forgot the tuples before that one: they will not be found again.

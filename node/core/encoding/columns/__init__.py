@@ -13,6 +13,6 @@ A column that comes out as the same bytes as an earlier one is sent as its numbe
 event times travel twice, and so do the keys of two streams that were joined.
 """
 
-from node.core.encoding.columns.column import ColumnReader, encode_column, same_as
+from node.core.encoding.columns.column import ColumnReader, encode_column, rows_bytes, same_as
 
-__all__ = ["ColumnReader", "encode_column", "same_as"]
+__all__ = ["ColumnReader", "encode_column", "rows_bytes", "same_as"]

@@ -12,6 +12,7 @@ from node.core.encoding.columns.other import OTHER
 from node.core.encoding.columns.text import TEXT
 from node.core.encoding.columns.whole import TRUTHS, WHOLE, truths
 from node.core.encoding.ints import pack_bits
+from node.core.encoding.room import Room
 from node.core.encoding.varint import decode_varint, encode_varint
 from node.core.errors import PeerProtocolError
 
@@ -41,9 +42,11 @@ class ColumnReader:
     Every method raises PeerProtocolError if the bytes are not what they should be.
     """
 
-    def __init__(self, data: bytes, at: int, count: int) -> None:
+    def __init__(self, data: bytes, at: int, count: int, room: Room) -> None:
+        """``room`` has been charged with what each row takes whatever its value."""
         self._data = memoryview(data)
         self._count = count
+        self._room = room
         self._starts: list[int] = []
         self.at = at
 
@@ -72,7 +75,7 @@ class ColumnReader:
             valid = np.unpackbits(np.frombuffer(self._data, np.uint8, size, at), count=count, bitorder="little")
             at += size
             count = int(np.count_nonzero(valid))
-        return _layout(kind).decode(Piece(self._data, at, count, kind, tag & ~MISSING, valid))
+        return _layout(kind).decode(Piece(self._data, at, count, kind, tag & ~MISSING, valid, self._room))
 
     def _byte(self, at: int) -> int:
         self._require(at, 1)
@@ -81,6 +84,20 @@ class ColumnReader:
     def _require(self, at: int, size: int) -> None:
         if size > len(self._data) - at:
             raise PeerProtocolError(f"a column requires {size} bytes; got {len(self._data) - at}")
+
+
+def rows_bytes(schema: pa.Schema, count: int) -> int:
+    """What so many rows take whatever their values. Columns whose values have bytes of their own are left out."""
+    return -(-count * sum(_row_bits(kind) for kind in schema.types) // 8)
+
+
+def _row_bits(kind: pa.DataType) -> int:
+    layout = _layout(kind)
+    if layout is OTHER:
+        return 0
+    if layout is TEXT:
+        return 64 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else 32
+    return int(kind.bit_width)
 
 
 def _layout(kind: pa.DataType) -> Layout:

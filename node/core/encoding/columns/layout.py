@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from node.core.encoding.ints import Ints, pack_bits, unpack_ints
+from node.core.encoding.room import Room
 from node.core.errors import PeerProtocolError
 
 #: So many of the first values are looked at before something is tried on all of them.
@@ -47,6 +48,7 @@ class Piece:
     kind: pa.DataType
     tag: int
     valid: npt.NDArray[np.uint8] | None
+    room: Room
 
     def ints(self, at: int, count: int) -> tuple[Ints, int]:
         return unpack_ints(self.data, at, count)

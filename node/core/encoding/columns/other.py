@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from node.core.encoding.columns.arrow_messages import charge_views, check_plain
 from node.core.encoding.columns.layout import Layout, Piece, Tag
 from node.core.encoding.varint import decode_varint, encode_varint
 from node.core.errors import PeerProtocolError
@@ -29,15 +30,23 @@ def _decode_other(piece: Piece) -> tuple[pa.Array, int]:
     data = pa.py_buffer(piece.bytes_at(at, size))
     schema = _schema(piece.kind)
     if _has_dictionary(piece.kind):
+        for message in pa.ipc.MessageReader.open_stream(data):
+            check_plain(message)
         reader = pa.ipc.open_stream(data)
         if not reader.schema.equals(schema):
             raise PeerProtocolError(f"a column requires type {piece.kind}; got {reader.schema}")
         batch = reader.read_next_batch()
     else:
+        check_plain(pa.ipc.read_message(data))
         batch = pa.ipc.read_record_batch(data, schema)
     if batch.num_rows != piece.count:
         raise PeerProtocolError(f"a column requires {piece.count} rows; got {batch.num_rows}")
-    return batch.column(0), at + size
+    piece.room.charge(size, f"a column of type {piece.kind}")
+    column = batch.column(0)
+    # Its views are read below, before the rows are checked as a whole.
+    column.validate(full=True)
+    charge_views(column, piece.room)
+    return column, at + size
 
 
 def _schema(kind: pa.DataType) -> pa.Schema:

@@ -12,8 +12,6 @@ from node.core.encoding.ints import Ints, pack_ints
 from node.core.encoding.varint import decode_varint, encode_varint
 from node.core.errors import PeerProtocolError
 
-#: More than what a column of one row group may be expanded to by a dictionary: 1 GiB.
-EXPANDED_BYTES_MAX = 2**30
 #: A dictionary is tried if every other value of a sample, or fewer, is new, and used if there are so many rows for
 #: each distinct value.
 _DISTINCT_SHARE = 4
@@ -22,7 +20,7 @@ _DISTINCT_SHARE = 4
 def _encode_text(column: pa.Array) -> tuple[int, bytes]:
     if len(column) >= 16 and _looks_repeated(column):
         coded = column.dictionary_encode()
-        if len(coded.dictionary) * _DISTINCT_SHARE <= len(column) and column.nbytes < EXPANDED_BYTES_MAX:
+        if len(coded.dictionary) * _DISTINCT_SHARE <= len(column):
             distinct = _text_bytes(coded.dictionary)
             which = pack_ints(values_of(coded.indices).astype(np.int64))
             return Tag.OTHER, encode_varint(len(coded.dictionary)) + distinct + which
@@ -47,6 +45,7 @@ def _decode_text(piece: Piece) -> tuple[pa.Array, int]:
     piece.check_tag(Tag.PLAIN, Tag.OTHER)
     if piece.tag == Tag.PLAIN:
         lengths, text, at = _text_of(piece, piece.at, piece.count)
+        piece.room.charge(len(text), "a column of text")
         return _text(piece, lengths, text), at
     count, at = decode_varint(piece.data, piece.at)
     if not 0 < count <= piece.count:
@@ -54,8 +53,7 @@ def _decode_text(piece: Piece) -> tuple[pa.Array, int]:
     lengths, text, at = _text_of(piece, at, count)
     which, at = piece.ints(at, piece.count)
     check_range(which, 0, count - 1, "distinct values")
-    if int(lengths[which].sum()) > EXPANDED_BYTES_MAX:
-        raise PeerProtocolError(f"a column requires at most {EXPANDED_BYTES_MAX} bytes; got more")
+    piece.room.charge(int(lengths[which].sum()), "a column of text that repeats")
     distinct = _text(replace(piece, count=count, valid=None), lengths, text)
     expanded = distinct.take(pa.array(which)).buffers()[2]
     return _text(piece, lengths[which], memoryview(expanded or b"")), at

@@ -13,6 +13,7 @@ import pytest
 from node.client import (
     Client,
     DaemonRefusedError,
+    DaemonSilentError,
     DaemonUnreachableError,
     MissingRowsError,
     NotNowError,
@@ -46,12 +47,20 @@ class Said(grpc.RpcError):
     def details(self) -> str:
         return self._details
 
+    def trailing_metadata(self) -> tuple[()]:
+        return ()
+
 
 @pytest.mark.parametrize(
     ("code", "details", "kind", "text"),
     [
         ("UNAVAILABLE", "refused", DaemonUnreachableError, "site cam requires a running daemon at h:1; nobody answers"),
-        ("DEADLINE_EXCEEDED", "", DaemonUnreachableError, "site cam requires a running daemon at h:1; nobody answers"),
+        (
+            "DEADLINE_EXCEEDED",
+            "",
+            DaemonSilentError,
+            "site cam requires an answer of the daemon at h:1 within 7 s; got none: it is busy or hangs",
+        ),
         ("NOT_FOUND", "unknown query", UnknownQueryError, "unknown query"),
         ("FAILED_PRECONDITION", "not yet", NotNowError, "not yet"),
         ("INVALID_ARGUMENT", "no such column", DaemonRefusedError, "no such column"),
@@ -67,7 +76,7 @@ class Said(grpc.RpcError):
 def test_what_grpc_says_is_an_error_by_what_can_be_done_about_it(
     code: str, details: str, kind: type[Exception], text: str
 ) -> None:
-    error = error_of(Said(grpc.StatusCode[code], details), "cam", "h:1")
+    error = error_of(Said(grpc.StatusCode[code], details), "cam", "h:1", 7)
     assert (type(error), str(error)) == (kind, text)
 
 
@@ -96,7 +105,7 @@ def test_in_spark_every_error_of_a_daemon_says_whose_it_is() -> None:
         SinkClient.at("127.0.0.1:1") as client,
         pytest.raises(SinkError, match=r"^narrows: a running daemon is required at 127\.0\.0\.1:1; nobody answers"),
     ):
-        client.extent("cam-1")
+        client.extent("cam-1-1")
 
 
 def test_a_daemon_that_gives_fewer_rows_than_it_should_is_not_believed(
@@ -106,7 +115,7 @@ def test_a_daemon_that_gives_fewer_rows_than_it_should_is_not_believed(
     try:
         site.store(0, 5)
         monkeypatch.setattr(site.query.spool, "pieces", lambda *_: [])
-        with pytest.raises(MissingRowsError, match="query cam-1: required 4 rows from row 1 on; got 0"):
-            list(site.client.rows("cam-1", site.query.run, 1, 5, NAMES))
+        with pytest.raises(MissingRowsError, match="query cam-1-1: required 4 rows from row 1 on; got 0"):
+            list(site.client.rows("cam-1-1", site.query.run, 1, 5, NAMES))
     finally:
         site.close()

@@ -14,6 +14,7 @@ from node.config import ConfigError, SourceFormat, SparkConfig, SparkSource, par
 from planner.model.declarations import DeclaredLink, DeclaredStream
 from planner.model.errors import NarrowsError
 from planner.model.time_unit import TimeUnit
+from tests.examples import new_examples
 
 GOOD = """
 cluster = "demo"
@@ -31,6 +32,7 @@ ts = "ts"
 unit = "us"
 lateness = "1.5s"
 retain = "10min"
+max_ahead = "5min"
 
 [site.paris]
 listen = "[::1]:7702"
@@ -76,6 +78,7 @@ def test_every_key_of_a_full_file_is_read(tmp_path: Path) -> None:
     assert orders.unit is TimeUnit.US
     assert orders.lateness_ms == 1500
     assert orders.retain_ms == 600_000
+    assert orders.max_ahead_ms == 300_000
 
 
 def test_every_key_of_a_stream_that_spark_reads_is_read(tmp_path: Path) -> None:
@@ -167,6 +170,7 @@ def test_optional_keys_have_their_defaults(tmp_path: Path) -> None:
     assert found.unit is None
     assert found.lateness_ms == 0
     assert found.retain_ms == 0
+    assert found.max_ahead_ms == 3_600_000
 
 
 def test_a_relative_config_path_gives_absolute_data_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,14 +368,16 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (
             f'taw = "1s"\n{MINIMAL}',
             (
-                'taw: required one of "cluster", "engine", "late_dir", "link", "site", "state_dir", "tau", "wan" '
+                'taw: required one of "cluster", "engine", "late_dir", "link", "results_quota", "site", "state_dir", '
+                '"tau", "wan" '
                 '(did you mean "tau"?); got the unknown key "taw"'
             ),
         ),
         (
             f'"a b" = 1\n{MINIMAL}',
             (
-                '"a b": required one of "cluster", "engine", "late_dir", "link", "site", "state_dir", "tau", "wan"; '
+                '"a b": required one of "cluster", "engine", "late_dir", "link", "results_quota", "site", "state_dir", '
+                '"tau", "wan"; '
                 'got the unknown key "a b"'
             ),
         ),
@@ -444,6 +450,10 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             f'site.a.stream.orders.retain: required {ANY_DURATION}; got "always"',
         ),
         (
+            stream('path = "x.csv"\nts = "t"\nmax_ahead = "0ms"'),
+            'site.a.stream.orders.max_ahead: required a duration from "1ms" to "876000h"; got "0ms"',
+        ),
+        (
             stream('path = "x.csv"\nts = "t"\nretain = "999999h"'),
             'site.a.stream.orders.retain: required a duration from "0ms" to "876000h"; got "999999h"',
         ),
@@ -451,8 +461,8 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             stream('path = "x.csv"\nts = "t"\nlate = "1ms"'),
             (
                 "site.a.stream.orders.late: required one of "
-                '"format", "lateness", "path", "retain", "select", "spark", "stats", "trigger", "ts", "unit", '
-                '"watermark", "where" (did you mean "lateness"?); got the unknown key "late"'
+                '"format", "lateness", "max_ahead", "path", "retain", "select", "spark", "stats", "trigger", "ts", '
+                '"unit", "watermark", "where" (did you mean "lateness"?); got the unknown key "late"'
             ),
         ),
         (
@@ -466,6 +476,10 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (
             f'{TWO}[link.c.b]\nlatency = "40ms"',
             'link.c: required a site: one of "a", "b"; got "c"',
+        ),
+        (
+            f'results_quota = "much"\n{MINIMAL}',
+            'results_quota: required a size above 0 such as "500MB" or "4GiB"; got "much"',
         ),
         (
             f'{TWO}[link.a.b]\nbandwidth = "fast"',
@@ -655,12 +669,14 @@ def test_anything_else_is_not_a_duration(text: str) -> None:
 
 
 @given(st.integers(0, 10**15))
+@new_examples()
 def test_every_count_of_milliseconds_survives_the_units(count: int) -> None:
     assert parse_duration_ms(f"{count}ms") == count
     assert parse_duration_ms(f"{count // 1000}.{count % 1000:03}s") == count
 
 
 @given(st.text(max_size=60))
+@new_examples()
 def test_any_text_is_either_loaded_or_refused_with_a_config_error(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
@@ -694,3 +710,9 @@ def test_declared_statistics_of_a_stream_are_read(tmp_path: Path) -> None:
     path.write_text(stream('path = "x.csv"\nts = "t"\nstats = { rate = 100, distinct = { card = 5000 } }'))
     (found,) = load_cluster(path).sites[0].streams
     assert found.stats == DeclaredStream(100.0, {"card": 5000.0}, {})
+
+
+@pytest.mark.parametrize(("text", "nbytes"), [("500MB", 500_000_000), ("1.5 GiB", 3 << 29), ("7B", 7)])
+def test_a_quota_is_a_size(tmp_path: Path, text: str, nbytes: int) -> None:
+    assert load_cluster(write(tmp_path, f'results_quota = "{text}"\n{MINIMAL}')).results_quota_bytes == nbytes
+    assert load_cluster(write(tmp_path, MINIMAL)).results_quota_bytes == 4 << 30

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.errors import LocalProtocolError
 from node.core.limits import MIB, Limits
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_start, tick_text
+from tests.examples import examples
 
 ticks = st.integers(TICK_MIN, TICK_END)
 
 
 @given(st.integers(-(2**40), 2**40), st.integers(1, 10**6))
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_an_event_time_is_in_the_tick_that_starts_at_or_before_it(ts: int, tau: int) -> None:
     tick = ts // tau
     assert tick_start(tick, tau) <= ts < tick_start(tick + 1, tau)
 
 
 @given(ticks, ticks, st.integers(1, 10**12))
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_tick_starts_rise_with_the_tick(one: int, other: int, tau: int) -> None:
     low, high = sorted((one, other))
     assert tick_start(low, tau) <= tick_start(high, tau)

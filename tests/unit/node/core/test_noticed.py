@@ -29,8 +29,8 @@ from tests.unit.sites import QUERY, TAU_MS, WINDOW_MS, Cluster
 def test_what_the_peer_has_is_not_sent_again_after_a_cut() -> None:
     limits = Limits(ack_bytes=1_000)
     ash, bow = (
-        Link(Identity("c", 100, site, session, b""), peer, limits)
-        for site, session, peer in (("ash", 1, "bow"), ("bow", 2, "ash"))
+        Link(Identity("c", 100, site, life, b""), peer, limits)
+        for site, life, peer in (("ash", 1, "bow"), ("bow", 2, "ash"))
     )
 
     def meet() -> None:

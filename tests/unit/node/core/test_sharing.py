@@ -48,6 +48,7 @@ from planner.model.copies import CopyAxis, RunningCopy
 from planner.model.plans import forced_plan
 from planner.model.query import Algorithm, Call, ColumnRef, Literal
 from planner.sql.parser import parse_query
+from tests.examples import some_of
 from tests.oracle.oracle import OracleStream, Window, expected
 from tests.sim.reference_engine import ReferenceEngine
 from tests.unit.sites import OUTPUTS, SCHEMA, TAU_MS, TIME_WINDOW, Cluster, query_text
@@ -156,6 +157,7 @@ def copy_bytes(cluster: Cluster) -> int:
 # -- one table for all ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @EVERY
 @pytest.mark.parametrize("engine", [ReferenceEngine, NativeEngine])
 def test_a_hundred_queries_over_a_stream_hold_its_rows_once_with_one_index(
@@ -1274,7 +1276,7 @@ class Fate:
             self.cluster.settle()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(some_of(40)))
 def test_queries_that_come_and_go_are_exact_in_any_order_of_messages(seed: int) -> None:
     fate = Fate(seed, NativeEngine if seed % 2 else ReferenceEngine)
     for _ in range(800):
@@ -1290,6 +1292,7 @@ def test_queries_that_come_and_go_are_exact_in_any_order_of_messages(seed: int) 
     assert cluster.leftovers() == []
 
 
+@pytest.mark.long
 def test_those_fates_share_what_they_are_meant_to_share() -> None:
     leased = fetched = rows = 0
     for seed in range(12):

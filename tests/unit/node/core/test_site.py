@@ -263,7 +263,7 @@ def test_nothing_is_done_before_it_is_stored() -> None:
     cluster = running()
     rows = pa.RecordBatch.from_pydict({"an": [1], "bn": [2]})
     taken = cluster.sites["cam"].handle(
-        [MessageReceived("ash", Rows("q1", "a", Span(TICK_MIN, 3), 0, encode_rows(rows)))], 5
+        [MessageReceived("bow", Rows("q1", "a", Span(TICK_MIN, 3), 0, encode_rows(rows)))], 5
     )
     (store,) = taken
     assert isinstance(store, StoreRows)
@@ -300,7 +300,7 @@ def test_a_table_keeps_what_the_slowest_of_the_other_heads_can_see() -> None:
 
 
 def test_ties_belong_to_the_head_that_stands_later_in_the_query() -> None:
-    # DESIGN section 2: at equal times the stream named first is before; so only b's walk sees ties.
+    # What a result is, docs/sql.md: at equal times the stream named first is before; so only b's walk sees ties.
     steps = shape_of(Cluster().plan("cam")).steps
     assert {head: step.include_ties for head, (step,) in steps.items()} == {"a": False, "b": True}
 
@@ -381,8 +381,8 @@ def test_a_walk_that_comes_twice_is_stored_once_and_counted() -> None:
     cluster = running()
     rows = pa.RecordBatch.from_pydict({"an": [1], "bn": [2]})
     message = Rows("q1", "a", SPAN, 0, encode_rows(rows))
-    cluster.say("ash", "cam", message)
-    cluster.say("ash", "cam", message)
+    cluster.say("bow", "cam", message)
+    cluster.say("bow", "cam", message)
     assert cluster.results() == [(1, 2)]
     assert cluster.ignored == [IgnoreReason.DUPLICATE_WALK]
 
@@ -415,7 +415,7 @@ WRONG: dict[str, tuple[str, str, Message, str]] = {
         Carry("q1", "x", SPAN, 0, 0, carry_rows("x", 1)),
         "requires a step that is done between us; got Carry for 'x' step 0",
     ),
-    "results of no head": ("ash", "cam", Rows("q1", "x", SPAN, 0, b""), "requires rows of its heads, at its sink"),
+    "results of no head": ("ash", "cam", Rows("q1", "x", SPAN, 0, b""), "requires rows of its heads; got 'x' from ash"),
     "results that are no rows": ("ash", "cam", Rows("q1", "a", SPAN, 0, b"junk"), "rows require columns"),
     "results at a site that is no sink": ("bow", "ash", Rows("q1", "a", SPAN, 0, b""), "at its sink; got 'a'"),
     "done going back": ("cam", "ash", Done("q1", (("a", TICK_END), ("a", 3))), "requires done frontiers that rise"),

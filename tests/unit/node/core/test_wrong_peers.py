@@ -132,6 +132,57 @@ def test_rows_of_a_walk_that_is_under_way_at_home_end_the_query_and_not_the_daem
     assert cluster.holds_nothing()
 
 
+# -- who may send rows ------------------------------------------------------------------------
+
+
+def result(*pairs: tuple[int, int]) -> bytes:
+    schema = pa.schema([("an", pa.int64()), ("bn", pa.int64())])
+    return encode_rows(pa.RecordBatch.from_pylist([{"an": an, "bn": bn} for an, bn in pairs], schema=schema))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "head", "ends", "other"),
+    [
+        (Algorithm.SP_D, "a", "bow", "ash"),
+        (Algorithm.SP_D, "b", "ash", "bow"),
+        (Algorithm.SP_S, "a", "ash", "bow"),
+        (Algorithm.SP_S, "b", "bow", "ash"),
+    ],
+)
+def test_rows_come_from_the_site_where_the_last_step_of_their_head_ends(
+    algorithm: Algorithm, head: str, ends: str, other: str
+) -> None:
+    rows = Rows("q1", head, Span(TICK_MIN, 3), 0, result((7, 8)))
+    cluster = running(algorithm)
+    cluster.say(ends, "cam", rows)
+    assert cluster.blamed == []
+    assert cluster.results() == [(7, 8)]
+    cluster = running(algorithm)
+    cluster.say(other, "cam", rows)
+    required = f"query q1 requires rows of {head!r} from {ends}; got some from {other}"
+    assert cluster.blamed == [(other, required)]
+    assert cluster.results() == []
+    cluster.settle()
+    assert cluster.reason == f"site {other} broke the protocol: {required}"
+
+
+@pytest.mark.parametrize("site", ["ash", "bow"])
+def test_a_walk_without_rows_may_end_anywhere_on_its_way(site: str) -> None:
+    cluster = running()
+    cluster.say(site, "cam", Rows("q1", "a", Span(TICK_MIN, 3), 0, b""))
+    assert cluster.blamed == []
+
+
+@pytest.mark.parametrize(("head", "text"), [("x", "requires rows of its heads; got 'x' from ash"), ("a", "ends of")])
+def test_nobody_else_says_that_a_walk_ended(head: str, text: str) -> None:
+    cluster = running()
+    sender = "ash" if head == "x" else "dew"
+    cluster.say(sender, "cam", Rows("q1", head, Span(TICK_MIN, 3), 0, b""))
+    ((peer, reason),) = cluster.blamed
+    assert peer == sender
+    assert text in reason
+
+
 # -- before the start -------------------------------------------------------------------------
 
 
@@ -186,6 +237,27 @@ def test_an_id_that_another_site_uses_is_refused_and_disturbs_nobody() -> None:
     assert cluster.mail["cam", "ash"].pop() == Refused(
         "q1", "site cam requires new query ids; got q1, which is a query of cam"
     )
+
+
+@pytest.mark.parametrize(
+    ("query_id", "taken"),
+    [
+        ("q1", True),
+        ("ash-12-3", True),
+        ("bow-1-1", False),
+        ("ash-west-1-1", False),
+        ("cam-2-1", False),
+        ("as-1-1", False),
+    ],
+)
+def test_an_id_names_its_home(query_id: str, taken: bool) -> None:
+    cluster = Cluster()
+    cluster.say("ash", "bow", prepare(cluster, "ash", query_id))
+    assert (query_id in cluster.sites["bow"].runs) is taken
+    answer = cluster.mail["bow", "ash"].pop()
+    if not taken:
+        required = "site bow requires ids of queries of ash to name it"
+        assert answer == Refused(query_id, f"{required}; got {query_id}")
 
 
 def test_an_id_of_an_own_query_that_has_ended_is_refused_too() -> None:

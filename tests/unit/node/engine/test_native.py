@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.effects import RunOp
@@ -41,6 +41,7 @@ from tests.engines.conformance import (
 )
 from tests.engines.fused import check_any_calls, check_fused_and_alone
 from tests.engines.judge import FINISHES, Engines, Judge, batch_of, bounded, done, rows_of, whole_probe
+from tests.examples import new_examples
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ class NativeJudge(Judge):
 
 
 @given(program=programs())
-@settings(max_examples=120, deadline=None)
+@new_examples(120)
 def test_any_program_gives_the_rows_of_the_definition(
     engines: Engines, finish: keys.Finish, program: list[tuple[str, Any]]
 ) -> None:
@@ -82,19 +83,19 @@ def test_any_program_gives_the_rows_of_the_definition(
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@new_examples(200)
 def test_any_calls_give_the_rows_of_the_reference(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_any_calls(engines, finish, data)
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@new_examples(150)
 def test_questions_get_together_what_they_get_alone(engines: Engines, finish: keys.Finish, data: st.DataObject) -> None:
     check_fused_and_alone(engines, finish, data)
 
 
 @given(**ARRIVALS)
-@settings(deadline=None)
+@new_examples()
 def test_answers_do_not_depend_on_the_order_of_arrival(
     engines: Engines, rows: list[tuple[int, str]], cuts: list[int]
 ) -> None:
@@ -102,7 +103,7 @@ def test_answers_do_not_depend_on_the_order_of_arrival(
 
 
 @given(**EXTREMES)
-@settings(max_examples=150, deadline=None)
+@new_examples(150)
 def test_extreme_positions_do_not_wrap_around(
     engines: Engines, positions: list[int], bounds: list[tuple[int, int]]
 ) -> None:
@@ -132,12 +133,14 @@ def test_a_million_hashes_of_numbered_names_hardly_collide() -> None:
 
 
 @given(st.lists(st.integers(-4, 4), max_size=200))
+@new_examples()
 def test_stable_order_is_a_stable_sort(values: list[int]) -> None:
     codes = np.array(values, dtype=np.int64)
     assert orders.stable_order(codes).tolist() == np.argsort(codes, kind="stable").tolist()
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50))
+@new_examples()
 def test_a_filter_knows_every_code_of_its_order(values: list[int]) -> None:
     codes = np.array(values, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
@@ -290,6 +293,7 @@ def test_a_table_with_two_indexes_has_its_rows_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), max_size=100))
+@new_examples()
 def test_order_by_code_becomes_order_by_code_and_position(rows: list[tuple[int, int]]) -> None:
     codes = np.array([code for code, _ in rows], dtype=np.int64)
     positions = np.array([position for _, position in rows], dtype=np.int64)

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from node.core.effects import QueryState, ReadSource, ReportQuery, SetAside, StoreRows
+from node.core.effects import QueryState, ReadSource, ReportQuery, SetAside, StoreRows, WriteRecords
 from node.core.events import DropRequested, RowsStored, SourceFailed
 from node.core.limits import Limits
+from node.core.records import Put, RecordChange
 from node.core.streams.ticks import Span
 from node.io.clock import Clock
 from node.io.planning.outcome import Planned
-from node.io.results.issued_queries import IssuedQuery, Queries
+from node.io.results.issued_queries import Queries
+from node.io.results.issued_query import IssuedQuery
 from node.io.runner import RESTING_S, TIMER_S, Runner
 from node.io.sources.late_files import LateFiles
 from node.io.threads.file_thread import FileThread
-from node.stack import Input, Output, Stack, TimePassed
+from node.io.threads.storage_thread import StorageThread
+from node.stack import Input, LifeRemembered, Output, RememberLife, Stack, TimePassed
+from node.storage.errors import DiskFailedError, StorageError
+from node.storage.headroom import Headroom
+from node.storage.site_records import NoRecords
+from node.storage.stream_logs import StreamLogs
 from tests.unit.sites import Cluster
 
 PATIENCE_S = 30.0
@@ -115,6 +123,27 @@ def test_what_happened_before_the_runner_runs_is_not_lost(tmp_path: Path) -> Non
     asyncio.run(test())
 
 
+def test_a_life_is_told_as_written_down_only_if_it_was(tmp_path: Path) -> None:
+    """A link is not up with a peer before; if the disk is full the peer comes again, and then it is tried again."""
+    written: list[tuple[str, int]] = []
+
+    def remember(peer: str, life: int) -> None:
+        if life == 1:
+            raise OSError(28, "No space left on device")
+        written.append((peer, life))
+
+    async def test(made: Driven) -> None:
+        nobody = cast("Any", None)
+        made.runner.connect(nobody, nobody, nobody, {}, remember)
+        made.stack.answers = [[RememberLife("ash", 1), RememberLife("bow", 2)]]
+        made.runner.put([DropRequested("wakes it")])
+        await until(lambda: made.stack.heard(LifeRemembered))
+        assert made.stack.heard(LifeRemembered) == [[LifeRemembered("bow", 2)]]
+        assert written == [("bow", 2)]
+
+    drive(tmp_path, test)
+
+
 def test_the_time_is_told_often_while_a_query_runs_and_seldom_while_none_does(tmp_path: Path) -> None:
     async def test(made: Driven) -> None:
         await until(lambda: made.stack.turns)
@@ -180,7 +209,7 @@ def test_rows_of_a_turn_are_stored_together_and_confirmed_in_one_turn(tmp_path: 
         await until(lambda: made.stack.heard(RowsStored))
         stored = [RowsStored(made.query.query_id, "a", Span(tick, tick + 1)) for tick in (1, 2, 3)]
         assert made.stack.heard(RowsStored) == [stored]
-        assert (made.query.spool.rows, made.query.spool.end) == (9, 1)
+        assert (made.query.spool.rows, len(made.query.spool.pieces(0, 9, 1 << 20))) == (9, 1)
 
     drive(tmp_path, test)
 
@@ -206,3 +235,104 @@ def test_tuples_that_cannot_be_set_aside_fail_their_stream(tmp_path: Path) -> No
         assert failed.reason.startswith("3 late tuples cannot be written to late_dir: ")
 
     drive(tmp_path, test)
+
+
+# -- what is kept on disk -----------------------------------------------------------------------
+
+
+class SlowRecords(NoRecords):
+    """Records that are durable when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked = threading.Event()
+        self.may = threading.Event()
+        self.error: StorageError | None = None
+
+    def commit(self, changes: Iterable[RecordChange]) -> None:
+        self.asked.set()
+        self.may.wait(PATIENCE_S)
+        if self.error is not None:
+            raise self.error
+
+
+class Counted:
+    """A source that counts how often it is read."""
+
+    reads = 0
+
+    def read(self, origin_ms: int | None) -> SourceFailed:
+        self.reads += 1
+        return SourceFailed("orders", "nothing")
+
+
+def connected(made: Driven, folder: Path, records: SlowRecords, source: Counted) -> StorageThread:
+    parts = (LateFiles(folder / "aside"), Headroom(folder, 4096), made.runner)
+    storage = StorageThread(StreamLogs({}), records, *parts, lambda *_: None)
+    storage.start()
+    nobody: Any = None
+    sources: Any = {"orders": source}
+    made.runner.connect(nobody, nobody, storage, sources)
+    return storage
+
+
+RECORD = WriteRecords((Put("pin", "a", b""),))
+
+
+def test_what_follows_a_record_waits_for_the_disk_and_the_loop_does_not(tmp_path: Path) -> None:
+    records = SlowRecords()
+
+    async def test(made: Driven) -> None:
+        storage = connected(made, tmp_path, records, Counted())
+        ended = ReportQuery(made.query.query_id, QueryState.COMPLETED, "")
+        made.stack.answers = [[RECORD, made.store(1), ended]]
+        await until(records.asked.is_set)
+        turns = len(made.stack.turns)
+        made.runner.put([DropRequested("meanwhile")])
+        await until(lambda: made.stack.heard(DropRequested))
+        assert len(made.stack.turns) > turns
+        assert (made.query.state.ended, made.query.spool.rows) == (False, 0)
+        records.may.set()
+        await until(lambda: made.query.state.ended)
+        assert made.query.spool.rows == 3
+        storage.stop()
+
+    drive(tmp_path, test)
+
+
+def test_while_the_disk_is_full_no_source_is_read(tmp_path: Path) -> None:
+    source = Counted()
+
+    async def test(made: Driven) -> None:
+        storage = connected(made, tmp_path, SlowRecords(), source)
+        made.runner.disk_from_thread("no room")
+        await until(lambda: made.runner.disk_trouble)
+        made.stack.answers = [[ReadSource("orders", None)]]
+        made.runner.put([DropRequested("turn")])
+        await until(lambda: made.stack.heard(DropRequested))
+        await asyncio.sleep(0.05)
+        assert source.reads == 0
+        made.runner.disk_from_thread("")
+        await until(lambda: made.stack.heard(SourceFailed))
+        assert source.reads == 1
+        storage.stop()
+
+    drive(tmp_path, test)
+
+
+def test_a_disk_that_fails_ends_the_daemon(tmp_path: Path) -> None:
+    async def test() -> None:
+        made = Driven(tmp_path)
+        records = SlowRecords()
+        records.may.set()
+        records.error = DiskFailedError("site.db required a disk that keeps what is written; got disk I/O error")
+        storage = connected(made, tmp_path, records, Counted())
+        made.stack.answers = [[RECORD]]
+        with pytest.raises(DiskFailedError, match=r"site\.db required a disk"):
+            async with asyncio.timeout(PATIENCE_S):
+                await made.runner.run()
+        storage.stop()
+        made.runner.close()
+        made.files.stop()
+
+    asyncio.run(test())

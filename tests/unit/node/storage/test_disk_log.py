@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -24,6 +23,7 @@ from node.storage.memory_log import MemoryLog
 from node.storage.record import encode_record
 from node.storage.segment import VERSION, encode_segment_head, segment_name
 from node.storage.stream_log import PIECE_BYTES, StreamLog
+from tests.examples import examples
 from tests.sim.disk import PowerLostError, SimulatedDisk
 from tests.unit.logged import batch, batches, log_all, read_all, same, some_batches
 
@@ -560,5 +560,5 @@ class AnyOrder(RuleBasedStateMachine):
         assert same(read_all(self.log, wanted[0].span.first) if wanted else [], wanted)
 
 
-AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None, derandomize=True)
+AnyOrder.TestCase.settings = examples(60, stateful_step_count=25)
 TestAnyOrder = AnyOrder.TestCase

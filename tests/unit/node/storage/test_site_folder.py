@@ -60,18 +60,19 @@ def test_beginning_anew_says_what_is_forgotten_and_repeats_no_life(
     used(tmp_path)
     (tmp_path / "orders" / "checkpoint").mkdir()
     (tmp_path / "orders" / "handed").write_text("3 0\n")
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows" / "berlin-100-1").write_bytes(bytes(500))
+    (tmp_path / "results" / "berlin-100-1").mkdir(parents=True)
+    (tmp_path / "results" / "berlin-100-1" / "0.rows").write_bytes(bytes(500))
     with caplog.at_level(logging.WARNING):
         folder = opened(tmp_path, 5, fresh=True)
     said = "\n".join(caplog.messages)
     assert "site berlin forgets stream orders: ticks 0 to 4, 12 tuples, " in said
-    assert "forgets rows: 500 bytes" in said
+    assert "forgets rows of queries berlin-100-1, and their readers: 500 bytes" in said
     assert "forgets records: 1 of query" in said
     assert folder.extents == {}
     assert folder.records.all("query") == {}
     assert folder.records.life == 101
     assert not (tmp_path / "orders" / "handed").exists()
+    assert not (tmp_path / "results").exists()
     folder.close()
     assert contents(tmp_path) == ["stream clicks: 0 bytes", "stream orders: 0 bytes"]
 

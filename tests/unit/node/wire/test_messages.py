@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.encoding.rows import decode_rows, encode_rows
@@ -59,6 +59,7 @@ from planner.algorithms.descriptions import CopyKind
 from planner.model.copies import CopyAxis, RunningCopy
 from planner.model.query import Algorithm, Call, ColumnRef, Literal, Policy, PolicyName, Sequence, Step, StreamInfo
 from planner.model.time_unit import TimeUnit
+from tests.examples import examples
 from tests.places import ROOT
 from tests.unit import fuzz
 
@@ -74,7 +75,7 @@ data = st.binary(max_size=50)
 times = st.integers(-(2**62), 2**62)
 durations = st.integers(0, 2**62)
 frames = st.one_of(
-    st.builds(Hello, u32, texts, u64, texts, texts, u64, u64, u64, data),
+    st.builds(Hello, u32, texts, u64, texts, texts, u64, u64, u64, u64, data),
     st.builds(Ping, s64),
     st.builds(Pong, s64),
     st.builds(Refuse, texts),
@@ -172,19 +173,19 @@ messages: st.SearchStrategy[Message] = st.one_of(
 
 
 @given(frames)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_a_frame_comes_back_as_it_was(frame: RareFrame) -> None:
     assert decode_frame(encode_frame(frame)) == frame
 
 
 @given(messages)
-@settings(derandomize=True, deadline=None, max_examples=400)
+@examples(400)
 def test_a_message_comes_back_as_it_was(message: Message) -> None:
     assert decode_message(encode_message(message)) == message
 
 
 @given(running_copies)
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_the_share_of_a_copy_comes_back_as_it_was(copy: RunningCopy) -> None:
     # Copies are equal whatever their shares, so messages that come back do not say it.
     assert copy_in(copy_out(copy)).share == copy.share
@@ -195,7 +196,7 @@ def test_the_share_of_a_copy_comes_back_as_it_was(copy: RunningCopy) -> None:
 
 
 @given(st.lists(streams(), max_size=4))
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_what_a_site_says_about_itself_comes_back_as_it_was(infos: list[StreamInfo]) -> None:
     assert decode_about(encode_about(infos)) == tuple(infos)
 
@@ -387,7 +388,7 @@ def survives(decode: Callable[[T], object], taken: T) -> None:
 
 
 @given(st.binary(max_size=200), numbers)
-@settings(derandomize=True, deadline=None, max_examples=500)
+@examples(500)
 def test_random_bytes_are_refused_or_taken_and_nothing_else(noise: bytes, numbers: tuple[int, ...]) -> None:
     survives(decode_frame, noise)
     survives(decode_message, Packed(noise, numbers))
@@ -395,13 +396,13 @@ def test_random_bytes_are_refused_or_taken_and_nothing_else(noise: bytes, number
 
 
 @given(frames, st.integers(0, 2**32))
-@settings(derandomize=True, deadline=None, max_examples=400)
+@examples(400)
 def test_damaged_frames_are_refused_or_taken_and_nothing_else(frame: RareFrame, seed: int) -> None:
     survives(decode_frame, fuzz.mutate(random.Random(seed), encode_frame(frame)))
 
 
 @given(messages.filter(lambda message: not isinstance(message, Prepare)), st.integers(0, 2**32), numbers)
-@settings(derandomize=True, deadline=None, max_examples=400)
+@examples(400)
 def test_damaged_messages_are_refused_or_taken_and_nothing_else(
     message: Message, seed: int, others: tuple[int, ...]
 ) -> None:

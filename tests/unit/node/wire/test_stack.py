@@ -9,8 +9,9 @@ from node.core.effects import BlamePeer, Effect, QueryState, ReadSource
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, Event, LinkMeasured
 from node.core.limits import Limits
-from node.core.links.link import PROTOCOL_VERSION, LinkState
+from node.core.links.link import PROTOCOL_VERSION
 from node.core.links.link_frames import Ack, Frame, Hello, Kind, Part, Ping, Pong, Refuse
+from node.core.links.link_states import LinkState
 from node.core.links.messages import FIRST_GENERATION, Prepare, Start
 from node.stack import (
     CloseConnection,
@@ -133,7 +134,7 @@ def test_a_message_that_cannot_be_read_has_the_queries_with_that_peer_begin_agai
 def test_a_greeting_that_cannot_be_read_closes_the_connection() -> None:
     nodes = Nodes()
     nodes.give("ash", ConnectionOpened("bow", 1))
-    hello = Hello(PROTOCOL_VERSION, "c", TAU_MS, "bow", "ash", 2, 0, 1, b"\xff")
+    hello = Hello(PROTOCOL_VERSION, "c", TAU_MS, "bow", "ash", 2, 0, 0, 1, b"\xff")
     nodes.give("ash", FrameArrived("bow", 1, first_shipment(hello)))
     (close,) = nodes.closes("ash")
     assert "require an about" in close.reason
@@ -257,8 +258,8 @@ def test_events_go_to_the_site_and_come_back_as_effects() -> None:
 
 
 def test_the_caller_of_a_connection_is_who_its_greeting_says() -> None:
-    hello = Hello(1, "c", 10, "bow", "ash", 2, 0, 1, b"")
-    assert greeting_of(first_shipment(hello)).site == "bow"
+    hello = Hello(1, "c", 10, "bow", "ash", 2, 0, 0, 1, b"")
+    assert greeting_of(first_shipment(hello)).hello.site == "bow"
     assert greeting_of(first_shipment(hello, Ping(1))).frames == (hello, Ping(1))
     with pytest.raises(PeerProtocolError, match="a connection requires Hello first; got Ping"):
         greeting_of(first_shipment(Ping(1), hello))
@@ -268,7 +269,7 @@ def test_the_caller_of_a_connection_is_who_its_greeting_says() -> None:
 
 def test_a_greeting_that_was_read_is_heard_once_and_its_reader_reads_on() -> None:
     nodes, writer = Nodes(), FrameWriter()
-    hello = Hello(PROTOCOL_VERSION, "c", TAU_MS, "bow", "ash", 2, 0, 1, encode_about([STREAMS["bow"]]))
+    hello = Hello(PROTOCOL_VERSION, "c", TAU_MS, "bow", "ash", 2, 0, 0, 1, encode_about([STREAMS["bow"]]))
     (first,), (second,) = writer.write([hello]), writer.write([Ping(5)])
     sent = nodes.give("ash", ConnectionOpened("bow", 1, greeting_of(first)))
     assert nodes.state("ash") is LinkState.UP
@@ -358,7 +359,7 @@ def test_a_lost_shipment_closes_the_connection_and_the_next_one_makes_good() -> 
 def test_what_follows_bad_news_in_a_shipment_is_not_heard() -> None:
     nodes = Nodes()
     nodes.connect()
-    hello = Hello(1, "c", TAU_MS, "bow", "ash", 2, 0, 1, b"")
+    hello = Hello(1, "c", TAU_MS, "bow", "ash", 2, 0, 0, 1, b"")
     outputs = nodes.say("bow", hello, Refuse("too late to say so"))
     assert [type(output) for output in outputs] == [CloseConnection]
     assert "got a second" in nodes.closes("ash")[0].reason

@@ -21,7 +21,7 @@ _COPY = '    KEYS = "keys"\n'
 _COPIES_END = "    CopyKind.KEYS: CopySpec(keys_sync, tuples=False, blind=True),\n"
 _TABLE_END = "}\n\n#: What can join streams"
 _ENTRY = """\
-    Algorithm.SM_X: AlgorithmSpec(
+    Algorithm.SM_Z: AlgorithmSpec(
         at_source=False,
         copy=CopyKind.HINT,
         needs_key=True,
@@ -61,7 +61,7 @@ from planner.model.plans import checked_plan, describe, forced_plan, parse_algor
 case = wire_case(np.random.default_rng(3), "chain", 3)
 choice = choose(case.query, case.sink, case.statistics)
 by_paper = choose(case.query, case.sink, case.statistics, Options(Model.PAPER))
-forced = checked_plan(forced_plan(case.query, case.sink, parse_algorithm("sm-x", case.query)))
+forced = checked_plan(forced_plan(case.query, case.sink, parse_algorithm("sm-z", case.query)))
 others = compared(choice)
 text = json.dumps(explain_dict(choice, others))
 print(json.dumps({
@@ -90,7 +90,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
     text = path.read_text()
     hint = "    CopyKind.HINT: CopySpec(lambda load: ((Kind.SYNC, 0.01 * load.rate),)),\n"
     for place, written in (
-        (_MEMBER, _MEMBER + '    SM_X = "SM-X"\n'),
+        (_MEMBER, _MEMBER + '    SM_Z = "SM-Z"\n'),
         (_COPY, _COPY + '    HINT = "hint"\n'),
         (_COPIES_END, _COPIES_END + hint),
         (_TABLE_END, _ENTRY + _TABLE_END),
@@ -106,22 +106,22 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_it_is_planned_with_and_explained(said: Any) -> None:
-    assert "by SM-X" in said["chosen"]
-    assert "by SM-X" in said["by_paper"]
-    assert "SM-X" in said["tree"]
+    assert "by SM-Z" in said["chosen"]
+    assert "by SM-Z" in said["by_paper"]
+    assert "SM-Z" in said["tree"]
     assert said["read_back"] == said["chosen"]
-    assert any(line.split()[-1] == "SM-X" for line in said["explained"].splitlines() if line.startswith("bytes, by"))
-    assert '"algorithm": "SM-X"' in said["values"]
+    assert any(line.split()[-1] == "SM-Z" for line in said["explained"].splitlines() if line.startswith("bytes, by"))
+    assert '"algorithm": "SM-Z"' in said["values"]
     assert any(text.startswith("hint copy of") for text in said["copies"])
 
 
 def test_help_and_pages_have_it(said: Any) -> None:
-    assert "  SM-X   guess what matches, join there" in said["help"]
+    assert "  SM-Z   guess what matches, join there" in said["help"]
     pages = said["pages"]
-    assert "| `SM-X` | guess what matches | there |" in pages["README.md"]
-    assert "| [SM-X](#sm-x-guess) | 1: a guess | H | W | keys | B | one is lucky |" in pages["algorithms.md"]
-    assert "## SM-X: guess\n" in pages["algorithms.md"]
-    assert "a lucky guess" in pages["sm-x.svg"]
+    assert "| `SM-Z` | guess what matches | there |" in pages["README.md"]
+    assert "| [SM-Z](#sm-z-guess) | 1: a guess | H | W | keys | B | one is lucky |" in pages["algorithms.md"]
+    assert "## SM-Z: guess\n" in pages["algorithms.md"]
+    assert "a lucky guess" in pages["sm-z.svg"]
 
 
 def test_every_algorithm_and_every_kind_of_copy_is_described() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from node.core.errors import PeerProtocolError
 from node.core.links.messages import Profiles
@@ -24,6 +24,7 @@ from planner.model.query import Call, ColumnRef, Expr, JoinQuery, Literal, RowsW
 from planner.model.selectivity import selectivity
 from planner.search.alternatives import compared
 from planner.search.choice import Choice, choose
+from tests.examples import examples
 from tests.unit.planner.model.test_implication import FILTERS, where
 from tests.unit.streams import made, query_of, range_s, statistics_of
 
@@ -340,7 +341,7 @@ def test_one_running_copy_makes_no_other_estimate_worse() -> None:
 # On the wire.
 
 
-@settings(derandomize=True, deadline=None)
+@examples()
 @given(condition=FILTERS)
 def test_a_copy_comes_back_as_it_was(condition: Expr) -> None:
     for copy in (replace(needed(CopyKind.MIXED), stream="s", filter=condition), needed(CopyKind.FULL, ROWS)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.model import implication
@@ -16,6 +16,7 @@ from planner.model.implication import implies
 from planner.model.query import Call, ColumnRef, Expr, Literal, StreamInfo
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
+from tests.examples import examples
 from tests.expressions import rows_that_hold
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("n", pa.int32()), ("x", pa.float64()), ("t", pa.string())])
@@ -165,7 +166,7 @@ FILTERS = st.recursive(
 )
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@examples(500)
 @given(narrow=FILTERS, wide=FILTERS)
 def test_every_row_that_passes_the_narrow_filter_passes_the_wide_one(narrow: Expr, wide: Expr) -> None:
     if implies(narrow, wide):
@@ -173,7 +174,7 @@ def test_every_row_that_passes_the_narrow_filter_passes_the_wide_one(narrow: Exp
             assert passes or not passed
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(narrow=comparisons(), wide=comparisons())
 def test_single_comparisons_follow_only_if_they_do(narrow: Expr, wide: Expr) -> None:
     if implies(narrow, wide):
@@ -181,7 +182,7 @@ def test_single_comparisons_follow_only_if_they_do(narrow: Expr, wide: Expr) -> 
             assert passes or not passed
 
 
-@settings(derandomize=True, deadline=None)
+@examples()
 @given(one=FILTERS, other=FILTERS)
 def test_more_conditions_are_narrower_and_more_choices_wider(one: Expr, other: Expr) -> None:
     assert implies(Call("and", (one, other), pa.bool_()), one)

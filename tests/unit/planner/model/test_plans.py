@@ -43,6 +43,7 @@ from planner.model.query import (
 )
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
+from tests.examples import new_examples
 
 SECOND = RangeWindow(1_000_000)
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
@@ -228,12 +229,14 @@ def test_a_forced_plan_waits_for_frontiers_unless_told_otherwise() -> None:
 
 
 @given(st.one_of(st.none(), st.integers(1, 100_000 * 86_400_000_000)))
+@new_examples()
 def test_a_policy_in_words_is_read_back(delta_us: int | None) -> None:
     policy = Policy(PolicyName.DELTA, delta_us)
     assert parse_policy(policy_text(policy)) == policy
 
 
 @given(st.integers(0, 1_000).flatmap(lambda n: st.sampled_from([n, n * 1_000, n * 60_000_000, n * 86_400_000_000])))
+@new_examples()
 def test_a_duration_in_words_is_read_back(length_us: int) -> None:
     assert duration_us(duration_text(length_us)) == length_us
 

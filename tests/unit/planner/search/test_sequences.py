@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.planner.cases import TOPOLOGIES, edges_of, paper_case, wire_case
@@ -19,6 +19,7 @@ from planner.model.query import Algorithm
 from planner.search.joint import found_of, improved, total_cost
 from planner.search.sequences import NONE_FREE, exhaustive, greedy, optimal
 from planner.search.trees import best_tree
+from tests.examples import new_examples
 
 
 @dataclass
@@ -94,7 +95,7 @@ EDGES = st.integers(2, 4).flatmap(
 
 
 @given(EDGES, st.integers(0, 2**20), st.booleans())
-@settings(max_examples=60, deadline=None)
+@new_examples(60)
 def test_exact_searches_find_what_brute_force_finds(
     graph: tuple[int, list[tuple[int, int]]], seed: int, shared: bool
 ) -> None:
@@ -107,7 +108,7 @@ def test_exact_searches_find_what_brute_force_finds(
 
 
 @given(st.integers(5, 6), st.sampled_from(TOPOLOGIES), st.integers(0, 2**20))
-@settings(max_examples=15, deadline=None)
+@new_examples(15)
 def test_optimal_equals_exhaustive_for_more_streams(streams: int, topology: str, seed: int) -> None:
     space = RandomSpace(seed, streams, edges_of(topology, streams))
     assert optimal(space, 0, NONE_FREE).cost == pytest.approx(exhaustive(space, 0, NONE_FREE).cost)

@@ -4,7 +4,7 @@ import logging
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.model.errors import QueryError
@@ -23,6 +23,7 @@ from planner.model.rendering import expr_text
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
 from planner.sql.text import CHARACTERS_MAX, ROWS_MAX
+from tests.examples import new_examples
 
 
 def info(name: str, site: str, *columns: tuple[str, pa.DataType]) -> StreamInfo:
@@ -559,13 +560,13 @@ def answers(text: str) -> None:
         assert query.output_schema().names == names(query)
 
 
-@settings(deadline=None)
+@new_examples()
 @given(st.text())
 def test_any_text_gets_an_answer(text: str) -> None:
     answers(text)
 
 
-@settings(deadline=None)
+@new_examples()
 @given(st.text(alphabet="[](),.;*='\"`-/$@{}:#\\ \n0e_oıKSELECTFROMJINRANGE", max_size=60))
 def test_any_text_made_of_syntax_gets_an_answer(text: str) -> None:
     answers(text)
@@ -599,7 +600,7 @@ WORDS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@new_examples(150)
 @given(
     st.sampled_from([QUERY, RICH]),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 2), st.sampled_from(WORDS)), max_size=6),
@@ -623,7 +624,7 @@ def meaning(query: JoinQuery) -> tuple[object, ...]:
     return query.streams, query.edges, query.outputs, query.residuals
 
 
-@settings(deadline=None)
+@new_examples()
 @given(st.sampled_from([QUERY, RICH]), st.sampled_from(WORDS), st.floats(0, 1))
 def test_a_word_more_is_never_silently_ignored(base: str, word: str, part: float) -> None:
     words = base.split(" ")

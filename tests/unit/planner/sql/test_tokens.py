@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.sql.tokens import OpenTokenError, TokenKind, tokenize
+from tests.examples import new_examples
 
 PIECES = [
     "a",
@@ -34,6 +35,7 @@ GAPS = [" ", "\n", "\t", "/* x /* y */ 'z */", "-- 'open\n", " \r\n "]
 
 
 @given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(GAPS)), max_size=20))
+@new_examples()
 def test_tokens_and_what_is_between_them_are_the_text(pairs: list[tuple[str, str]]) -> None:
     text = "".join(piece + gap for piece, gap in pairs)
     tokens = tokenize(text)
@@ -43,6 +45,7 @@ def test_tokens_and_what_is_between_them_are_the_text(pairs: list[tuple[str, str
 
 
 @given(st.text(max_size=50))
+@new_examples()
 def test_any_text_is_cut_or_something_in_it_is_open(text: str) -> None:
     opened, tokens = "'", []
     try:

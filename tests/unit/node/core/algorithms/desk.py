@@ -239,7 +239,7 @@ class Step:
         return found
 
     def expected(self, walk: Walk, passes: Any = lambda key, row: True) -> list[tuple[int, int]]:
-        """DESIGN section 2 for a walk; at equal times a is before b, so b is not seen."""
+        """What docs/sql.md says a walk sees; at equal times a is before b, so b is not seen."""
         found = []
         for row in walk.rows.to_pylist():
             ts = row[TS]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.effects import IgnoreReason, QueryState
@@ -35,6 +35,7 @@ from node.core.streams.ticks import TICK_MIN, Span
 from node.engine.native import NativeEngine
 from planner.algorithms.descriptions import Algorithm
 from planner.model.query import FRONTIER_POLICY, Policy, PolicyName
+from tests.examples import examples
 from tests.oracle.oracle import Window
 from tests.sim.reference_engine import ReferenceEngine
 from tests.unit.sites import TAU_MS, TIME_WINDOW, Cluster
@@ -122,7 +123,7 @@ def go(cluster: Cluster, choice: int) -> None:
 
 @SIX
 @given(STEPS, WINDOWS)
-@settings(derandomize=True, deadline=None, max_examples=60)
+@examples(60)
 def test_whatever_comes_when_the_rows_are_right_and_nothing_is_shipped_twice(
     algorithm: Algorithm, steps: list[tuple[str, Any]], window: Window
 ) -> None:
@@ -346,7 +347,7 @@ WRONG: list[tuple[Algorithm, str, str, Message, str]] = [
     (Algorithm.SM_D1, "a question", "bow", ASK, "a step that is done between us"),
     (Algorithm.SM_D1, "a fetch", "bow", Fetch(1, 0, ints(0)), "a fetch requires a mixed copy"),
     (Algorithm.SM_D1, "an answer to no fetch", "ash", Fetched(1, b""), "fetched tuples require a mixed copy"),
-    (Algorithm.SM_D1, "a death of nobody", "ash", replace(SYNC, before=0, dead=ints(0)), "living keys to die"),
+    (Algorithm.SM_D1, "a death of nobody", "ash", replace(SYNC, before=0, dead=ints(0)), "a count from 1 to 0; got 1"),
     (Algorithm.SM_D1, "tuples", "ash", replace(SYNC, rows=b"\x01"), "requires keys only"),
     (Algorithm.SP_S, "a sync of keys", "ash", replace(SYNC, born=b"\x01"), "a batch with tuples alone"),
     (Algorithm.SP_S, "a carry", "bow", CARRY, "a step that is done between us"),
@@ -435,7 +436,7 @@ BYTES = st.one_of(st.binary(max_size=12), st.lists(st.integers(-3, 9), max_size=
 
 @SIX
 @given(st.data())
-@settings(derandomize=True, deadline=None, max_examples=100)
+@examples(100)
 def test_whatever_a_peer_makes_of_an_honest_message_harms_its_query_at_most(
     algorithm: Algorithm, data: st.DataObject
 ) -> None:

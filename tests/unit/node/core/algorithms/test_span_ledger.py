@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.algorithms.span_ledger import SpanLedger
 from node.core.errors import PeerProtocolError
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
+from tests.examples import examples
 
 
 def ledger(*came: Span, done: int = TICK_MIN) -> SpanLedger:
@@ -51,7 +52,7 @@ def test_a_walk_that_is_done_is_refused_and_no_more_remembered() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4), st.booleans()), max_size=20))
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_what_is_taken_is_what_touches_nothing_that_came(events: list[tuple[int, int, bool]]) -> None:
     made, ticks, done = ledger(done=0), set[int](), 0
     for first, length, moves in events:

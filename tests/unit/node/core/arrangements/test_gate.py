@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.arrangements.gate import DeltaGate, FrontierGate, Gate, Look
@@ -12,6 +12,7 @@ from node.core.arrangements.progress import Progress
 from node.core.arrangements.reach import Reach
 from node.core.queries.waiting import Waiting
 from node.core.streams.ticks import TICK_END
+from tests.examples import examples
 from tests.unit.node.core.arrangements.kit import TAU, lease, reach, waiting
 
 
@@ -85,7 +86,7 @@ def test_a_row_in_a_finer_unit_waits_for_the_tuples_that_it_can_see() -> None:
 
 
 @given(st.lists(st.one_of(st.integers(0, 60).map(lambda ts: ("walk", ts)), st.just(("seal", 0))), max_size=30))
-@settings(derandomize=True, deadline=None, max_examples=200)
+@examples(200)
 def test_every_walk_enters_exactly_when_the_frontier_allows(steps: list[tuple[str, int]]) -> None:
     door, walks = Door(FrontierGate()), dict[str, int]()
     for number, (kind, ts) in enumerate(steps):

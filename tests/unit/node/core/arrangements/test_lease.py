@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.arrangements.copies.copy import needed_number
@@ -11,6 +11,7 @@ from node.core.arrangements.lease import done_with
 from node.core.arrangements.ordinals import Ordinals
 from node.core.arrangements.progress import Progress
 from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start
+from tests.examples import examples
 from tests.unit.node.core.arrangements.kit import TAU, array, lease, reach
 
 
@@ -47,7 +48,7 @@ def test_a_window_longer_than_all_of_time_lets_nothing_go_before_the_end() -> No
 
 
 @given(st.integers(0, 200), st.integers(-100, 100), st.integers(-5_000, 5_000))
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_exactly_what_no_open_head_can_see_is_not_needed(length: int, done: int, tuple_ts: int) -> None:
     oldest_head = tick_start(done, TAU)
     assert (tuple_ts >= needed(done, length)) == (tuple_ts >= oldest_head - length)

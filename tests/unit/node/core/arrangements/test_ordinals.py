@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.arrangements.ordinals import Ordinals, Passing
 from node.core.streams.ticks import TICK_MIN
+from tests.examples import examples
 from tests.unit.node.core.arrangements.kit import array
 
 #: Tuples arrive, each some time after the one before, or those before a number are forgotten.
@@ -20,7 +21,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(0, 5))
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_ranks_and_times_are_those_of_the_whole_stream_from_what_is_known_on(
     steps: list[tuple[str, list[int] | int]], first: int
 ) -> None:
@@ -79,7 +80,7 @@ def test_forgetting_nothing_changes_nothing() -> None:
 
 
 @given(STEPS, st.integers(1, 5), st.integers(0, 2**90 - 1))
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_a_count_behind_a_filter_counts_what_passes(
     steps: list[tuple[str, list[int] | int]], count: int, passes: int
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.arrangements.reach import Reach, named_by, reach_of
@@ -12,6 +12,7 @@ from node.core.streams.ticks import TICK_END, TICK_MIN
 from planner.model.query import Call, ColumnRef, Literal, StreamInfo
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
+from tests.examples import examples
 from tests.unit.node.core.arrangements.kit import SCHEMA, TAU, array, odd, reach
 
 #: The largest event time that a query takes, in its own unit.
@@ -27,7 +28,7 @@ def sees(of: Reach, ts: int, tuple_ts: int, ties: bool) -> bool:
 
 
 @given(SCALES, st.integers(0, 5_000), st.lists(st.integers(-9_000, 9_000), min_size=1, max_size=5), st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_times_bound_exactly_what_a_row_sees(scale: int, length: int, heads: list[int], ties: bool) -> None:
     of = reach(length, scale=scale)
     lows, highs = of.times(array(heads), ties)
@@ -43,7 +44,7 @@ LENGTHS = st.one_of(st.integers(0, 2**63 - 1), st.sampled_from([0, 1, 2**62, 2**
 
 
 @given(SCALES, LENGTHS, ENDS, ENDS, st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=500)
+@examples(500)
 def test_a_window_of_any_length_overflows_nowhere(scale: int, length: int, ts: int, tuple_ts: int, ties: bool) -> None:
     of = reach(length, scale=scale)
     lows, highs = of.times(array([ts]), ties)
@@ -53,7 +54,7 @@ def test_a_window_of_any_length_overflows_nowhere(scale: int, length: int, ts: i
 
 
 @given(SCALES, st.integers(-9_000, 9_000), st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=200)
+@examples(200)
 def test_no_visible_tuple_is_newer_than_newest(scale: int, ts: int, ties: bool) -> None:
     of = reach(10**9, scale=scale)
     newest = of.newest(ts)
@@ -62,7 +63,7 @@ def test_no_visible_tuple_is_newer_than_newest(scale: int, ts: int, ties: bool) 
 
 
 @given(SCALES, st.integers(0, 5_000), st.integers(-900, 900), st.integers(0, 3_000), st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_nothing_before_before_is_seen_by_a_row_that_may_still_come(
     scale: int, length: int, passed: int, later: int, ties: bool
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.arrangements.lease import Lease
@@ -17,6 +17,7 @@ from node.core.engine import Append, CloseIndex, CloseTable, Expire, OpenIndex, 
 from node.core.errors import PeerProtocolError
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from planner.model.query import Expr
+from tests.examples import examples
 from tests.expressions import rows_that_hold
 from tests.unit.node.core.arrangements.kit import (
     KEYS,
@@ -150,7 +151,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=250)
+@examples(250)
 def test_time_windows_and_count_windows_behind_filters_see_what_they_must_in_one_table(
     events: list[tuple[str, Any, Any]], native: bool
 ) -> None:
@@ -181,7 +182,7 @@ def test_time_windows_and_count_windows_behind_filters_see_what_they_must_in_one
 
 
 @given(EVENTS)
-@settings(derandomize=True, deadline=None, max_examples=250)
+@examples(250)
 def test_after_forgetting_nothing_is_kept_that_no_lease_can_ask_for(events: list[tuple[str, Any, Any]]) -> None:
     kept = Kept()
     leases = [kept.lease(of) for of in (REACHES[0], REACHES[4], REACHES[6])]

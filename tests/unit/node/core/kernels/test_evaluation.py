@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.kernels import KERNELS
@@ -21,6 +21,7 @@ from planner.model.query import Call, ColumnRef, Expr, StreamInfo
 from planner.model.rendering import expr_text
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
+from tests.examples import new_examples
 from tests.expressions import python_values, rows_that_hold, values_of
 
 SCHEMA = pa.schema(
@@ -279,7 +280,7 @@ def grown(levels: int) -> tuple[Sql, ...]:
     return tuple(kinds.values())
 
 
-@settings(max_examples=120, deadline=None)
+@new_examples(120)
 @given(st.one_of(*grown(1), *grown(3)), ROWS)
 def test_vectorised_and_row_wise_agree(sql: str, rows: pa.RecordBatch) -> None:
     expr = bound_or_untyped(sql)
@@ -454,7 +455,7 @@ def test_a_condition_holds_only_where_it_is_true() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.none(), max_size=5))
-@settings(max_examples=50, deadline=None)
+@new_examples(50)
 def test_functions_of_the_platform_agree_but_for_the_last_bits(numbers_: list[float | None]) -> None:
     rows = batch(f=numbers_) if numbers_ else batch(f=[None])
     for sql in ("LN(f)", "EXP(f)", "POWER(f, 2)", "POWER(2, f)", "POWER(f, 0.5)", "POWER(f, -3)"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.kernels.evaluation import evaluate
 from planner.model.query import Expr, StreamInfo
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
+from tests.examples import new_examples
 from tests.expressions import values_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
@@ -58,7 +59,7 @@ def test_a_sigma_is_a_sigma_wherever_it_stands(pattern: str, text: str) -> None:
     assert agreed(f"o.s ILIKE {quoted(pattern)}", [text]) == [True]
 
 
-@settings(max_examples=200, deadline=None)
+@new_examples(200)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=6), st.sampled_from(ODD)), max_size=8))
 def test_columns_and_single_values_agree_for_any_text(texts: list[str | None]) -> None:
     for function in ("LOWER", "UPPER"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.keys.bits import Bits
 from node.core.keys.fifo import Fifo
+from tests.examples import examples
 
 PLACES = st.lists(st.integers(0, 10**6), max_size=30)
 BITS_STEPS = st.lists(
@@ -31,7 +32,7 @@ def as_array(places: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 @given(BITS_STEPS)
-@settings(derandomize=True, deadline=None, max_examples=400)
+@examples(400)
 def test_bits_are_a_list_of_truth_values(steps: list[tuple[str, Any]]) -> None:
     bits, model = Bits(), list[bool]()
     for name, what in steps:
@@ -80,7 +81,7 @@ FIFO_STEPS = st.lists(
 
 
 @given(FIFO_STEPS, st.sampled_from([np.int32, np.int64]))
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_a_fifo_is_a_list_that_grows_at_one_end_and_shrinks_at_the_other(
     steps: list[tuple[str, int]], dtype: type[np.signedinteger[Any]]
 ) -> None:

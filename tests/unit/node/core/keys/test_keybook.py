@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.errors import PeerProtocolError
 from node.core.keys.keybook import KeyBook
 from node.core.limits import Limits
+from tests.examples import examples
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -32,7 +33,7 @@ def read(book: KeyBook, known: list[int], new: list[int | None]) -> list[int]:
     return book.read(np.array(known, np.int64), batch(*new)).column(0).to_pylist()  # type: ignore[no-any-return]
 
 
-@settings(deadline=None, max_examples=300, derandomize=True)
+@examples(300)
 @given(st.lists(st.sets(st.integers(0, 12), min_size=1, max_size=6), max_size=25), st.integers(1, 4), st.integers(0, 8))
 def test_a_question_is_read_as_it_was_asked(questions: list[set[int]], kept: int, keys_max: int) -> None:
     limits = Limits(book_questions_max=kept, book_keys_max=keys_max)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.errors import LocalProtocolError
@@ -18,6 +18,7 @@ from node.core.keys.hashing import I64, U64, scramble
 from node.core.keys.keycodes import Finish, exact, from_integers, integers
 from node.core.keys.keystore import Log
 from node.core.keys.keytable import _EMPTY, KeyTable, distinct
+from tests.examples import new_examples
 
 Key = tuple[Any, ...]
 
@@ -125,7 +126,7 @@ def families(draw: st.DrawFn) -> list[tuple[list[pa.DataType], list[Any]]]:
 
 
 @given(st.data(), families(), st.sampled_from(FINISHES))
-@settings(max_examples=200, deadline=None)
+@new_examples(200)
 def test_table_is_a_dictionary_with_a_fifo_of_free_slots(
     data: st.DataObject, chosen: list[tuple[list[pa.DataType], list[Any]]], finish: Finish
 ) -> None:
@@ -303,7 +304,7 @@ def test_columns_given_out_do_not_change_later() -> None:
 
 
 @given(st.data(), families(), st.sampled_from(FINISHES))
-@settings(max_examples=200, deadline=None)
+@new_examples(200)
 def test_distinct(data: st.DataObject, chosen: list[tuple[list[pa.DataType], list[Any]]], finish: Finish) -> None:
     kinds = [data.draw(st.sampled_from(kinds)) for kinds, _ in chosen]
     keys = data.draw(st.lists(st.tuples(*[st.sampled_from([*values, None]) for _, values in chosen]), max_size=60))

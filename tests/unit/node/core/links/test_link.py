@@ -1,206 +1,27 @@
-"""The link: every message once, in order, whatever happens to connections, frames and daemons."""
+"""The link by hand: parts, greetings, sessions, time. Any history of two of them is in ``test_link_histories``."""
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from node.core.errors import LocalProtocolError
+from node.core.errors import LocalProtocolError, PeerRefusedError
 from node.core.limits import Limits
-from node.core.links.link import PROTOCOL_VERSION, Identity, Link, LinkNews, LinkState
+from node.core.links.link import PROTOCOL_VERSION, Identity, Link, LinkNews
 from node.core.links.link_frames import Ack, Frame, Hello, Kind, Packed, Part, Ping, Pong, Refuse
+from node.core.links.link_states import LinkState
+from node.core.links.lives import Session
 
-TINY = Limits(part_bytes_max=3, inflight_bytes_max=7, ack_bytes=4, ack_us=50, ping_us=2_000, silence_us=10_000)
-
-
-def identity(site: str, session: int, **change: object) -> Identity:
-    me = Identity("c", 100, site, session, f"about {site}".encode())
-    return replace(me, **change)  # type: ignore[arg-type]
-
-
-# -- any history ------------------------------------------------------------------------------
+TINY = Limits(
+    part_bytes_max=3, inflight_bytes_max=7, ack_bytes=4, ack_us=50, ping_us=2_000, silence_us=10_000, answer_us=3_000
+)
 
 
-class Side:
-    """One daemon in all its lives."""
-
-    def __init__(self, site: str, peer: str) -> None:
-        self.site = site
-        self.peer = peer
-        self.sessions = 0
-        self.restart()
-
-    def restart(self) -> None:
-        self.sessions += 1
-        #: No session is ever used twice, at either site.
-        self.session = self.sessions * 2 + (self.site == "bow")
-        self.link = Link(identity(self.site, self.session), self.peer, TINY)
-        #: The connection it believes in.
-        self.connection: int | None = None
-        #: Messages since the peer is known to be in its present life: (session, epoch, number, size).
-        self.epoch = 0
-        self.sent = 0
-        self.met: list[int] = []
-        self.got: dict[tuple[int, int], int] = defaultdict(int)
-        self.unacked: dict[int, int] = {}
-
-
-class LossyLink(RuleBasedStateMachine):
-    """Two links and a network that loses any suffix, or any part, of what is on its way."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_us = 1_000_000
-        self.sides = {"ash": Side("ash", "bow"), "bow": Side("bow", "ash")}
-        self.connection: int | None = None
-        self.connections = 0
-        #: What is on its way to a side: (connection, frame).
-        self.on_way: dict[str, deque[tuple[int, Frame]]] = {"ash": deque(), "bow": deque()}
-        #: Which life of the receiver an epoch of the sender was delivered to.
-        self.audience: dict[tuple[int, int], int] = {}
-
-    # -- what the world does
-
-    @rule(side=st.sampled_from(["ash", "bow"]), size=st.integers(0, 20), kind=st.sampled_from(list(Kind)))
-    def send(self, side: str, size: int, kind: Kind) -> None:
-        me = self.sides[side]
-        text = f"{me.session} {me.epoch} {me.sent} {int(kind)} ".encode()
-        me.sent += 1
-        self.take(me, me.link.send(kind, text + b"x" * size))
-
-    @rule()
-    def dial(self) -> None:
-        """A new connection; what the old one still had on its way may arrive only where it is believed in."""
-        self.connections += 1
-        self.connection = self.connections
-
-    @rule(side=st.sampled_from(["ash", "bow"]))
-    def notice_the_new_connection(self, side: str) -> None:
-        me = self.sides[side]
-        if self.connection is not None and me.connection != self.connection:
-            me.connection = self.connection
-            me.unacked.clear()
-            self.on_way[side] = deque(item for item in self.on_way[side] if item[0] == self.connection)
-            self.take(me, me.link.opened(self.now_us))
-
-    @rule(side=st.sampled_from(["ash", "bow"]))
-    def notice_the_end(self, side: str) -> None:
-        me = self.sides[side]
-        if me.connection is not None and me.connection != self.connection:
-            self.leave(me, "gone")
-
-    @precondition(lambda self: self.connection is not None)
-    @rule(side=st.sampled_from(["ash", "bow"]), kept=st.integers(0, 5), other_kept=st.integers(0, 5))
-    def cut(self, side: str, kept: int, other_kept: int) -> None:
-        """The connection dies: of what was on its way, only the beginning arrives."""
-        self.connection = None
-        for name, keep in ((side, kept), (self.sides[side].peer, other_kept)):
-            self.on_way[name] = deque(list(self.on_way[name])[:keep])
-
-    @rule(side=st.sampled_from(["ash", "bow"]), at=st.integers(0, 3))
-    def swallow(self, side: str, at: int) -> None:
-        """One frame vanishes from a connection that lives on."""
-        if at < len(self.on_way[side]):
-            del self.on_way[side][at]
-
-    @rule(side=st.sampled_from(["ash", "bow"]), count=st.integers(1, 8))
-    def deliver(self, side: str, count: int) -> None:
-        for _ in range(min(count, len(self.on_way[side]))):
-            connection, frame = self.on_way[side].popleft()
-            if self.sides[side].connection == connection:
-                self.receive(self.sides[side], frame)
-
-    @rule(passed_us=st.sampled_from([1, 60, 2_000, 11_000]), side=st.sampled_from(["ash", "bow"]))
-    def time_passes(self, passed_us: int, side: str) -> None:
-        self.now_us += passed_us
-        me = self.sides[side]
-        self.take(me, me.link.tick(self.now_us))
-
-    @rule(side=st.sampled_from(["ash", "bow"]))
-    def kill(self, side: str) -> None:
-        self.sides[side].restart()
-        self.on_way[side].clear()
-        self.connection = None
-
-    # -- what must hold
-
-    def receive(self, me: Side, frame: Frame) -> None:
-        if isinstance(frame, Part | Ack):
-            acked = frame.ack if isinstance(frame, Part) else frame.expects
-            me.unacked = {seq: size for seq, size in me.unacked.items() if seq >= acked}
-        news = me.link.received(frame, self.now_us)
-        if isinstance(frame, Hello) and news.about is not None:
-            restarted = bool(me.met) and me.met[-1] != frame.session
-            assert news.peer_restarted == restarted  # once for each new life, and only then
-            assert news.about == f"about {me.peer}".encode()
-            if not me.met or restarted:
-                assert frame.session not in me.met
-                me.met.append(frame.session)
-            if restarted:
-                me.epoch += 1
-                me.sent = 0
-        else:
-            assert not news.peer_restarted
-        for kind, (payload, _) in news.messages:
-            session, epoch, number, sent_as = map(int, payload.split(b" ")[:4])
-            assert (session, sent_as) == (me.met[-1], kind)
-            assert number == me.got[session, epoch], "every message once, in order"
-            assert self.audience.setdefault((session, epoch), me.session) == me.session
-            me.got[session, epoch] += 1
-        self.take(me, news)
-
-    def take(self, me: Side, news: LinkNews) -> None:
-        if news.frames:
-            assert me.connection is not None
-        for frame in news.frames:
-            if isinstance(frame, Part):
-                assert len(frame.payload) <= TINY.part_bytes_max
-                me.unacked[frame.seq] = len(frame.payload)
-            if me.connection == self.connection:
-                self.on_way[me.peer].append((self.connection or 0, frame))
-        if news.close is not None:
-            assert re.search(r"requires part \d+ next|requires Hello first|silent for", news.close), news.close
-            self.leave(me, news.close)
-
-    def leave(self, me: Side, reason: str) -> None:
-        if me.connection == self.connection:
-            self.connection = None
-        me.connection = None
-        me.unacked.clear()
-        me.link.closed(reason)
-        assert me.link.state is LinkState.DOWN
-
-    @invariant()
-    def what_flies_is_bounded(self) -> None:
-        for me in self.sides.values():
-            assert sum(me.unacked.values()) < TINY.inflight_bytes_max + TINY.part_bytes_max
-
-    def teardown(self) -> None:
-        """Once the network heals, everything that was sent in these lives arrives."""
-        self.dial()
-        for side in self.sides:
-            self.notice_the_new_connection(side)
-        for _ in range(2_000):
-            if not any(self.on_way.values()) and not any(me.link.backlog_bytes for me in self.sides.values()):
-                break
-            for side in self.sides:
-                self.deliver(side, 1)
-                self.time_passes(30, side)
-        for me in self.sides.values():
-            assert me.link.state is LinkState.UP
-            assert me.link.backlog_bytes == 0
-            assert self.sides[me.peer].got.get((me.session, me.epoch), 0) == me.sent
-
-
-LossyLink.TestCase.settings = settings(derandomize=True, deadline=None, max_examples=250, stateful_step_count=60)
-TestAnyHistory = LossyLink.TestCase
+def identity(site: str, life: int) -> Identity:
+    return Identity("c", 100, site, life, f"about {site}".encode())
 
 
 # -- by hand ----------------------------------------------------------------------------------
@@ -304,6 +125,7 @@ def test_a_peer_that_sends_more_than_a_message_may_have_is_cut_off() -> None:
     assert link.received(part(1, payload, more=True), 0).close is None
     news = link.received(part(2, b"y", more=False), 0)
     assert news.close == "bow broke the protocol: link requires messages of at most 1048576 bytes; got more"
+    assert news.lost == news.close
     assert news.messages == []
 
 
@@ -432,21 +254,239 @@ def test_a_second_greeting_is_refused() -> None:
     assert link.received(hello(), 0).close == "bow broke the protocol: link requires one Hello; got a second"
 
 
-def test_a_peer_that_wants_what_was_acknowledged_is_told_so() -> None:
+# -- sessions ---------------------------------------------------------------------------------
+
+
+def test_a_peer_that_wants_what_was_acknowledged_is_met_in_a_new_session() -> None:
+    """The link was wedged by this for good: "link keeps parts 2 to 2; the peer wants 1"."""
     link = up()
     link.send(Kind.CONTROL, b"a")
     link.received(Ack(2), 0)
     link.closed("cut")
     link.opened(0)
-    news = link.received(hello(peer_session=1, expects=1), 0)
+    news = link.received(hello(peer_life=1, expects=1), 0)
     assert news.close == "bow broke the protocol: link keeps parts 2 to 2; the peer wants 1"
+    assert (news.lost, news.about) == (news.close, None)
+    assert link.state is LinkState.DOWN
+    # The peer hears of the reset, follows, and all is well.
+    (greeting,) = link.opened(0).frames
+    assert isinstance(greeting, Hello)
+    assert (greeting.life, greeting.peer_life, greeting.resets, greeting.expects) == (1, 2, 1, 1)
+    link.send(Kind.CONTROL, b"b")
+    news = link.received(hello(peer_life=1, expects=1), 0)
+    assert (news.lost, news.close, link.state) == (None, None, LinkState.UP)
+    assert [frame.seq for frame in news.frames if isinstance(frame, Part)] == [1]
+    assert link.session == Session(1, 2, 1)
 
 
-def test_a_peer_that_wants_what_was_never_made_is_told_so() -> None:
-    link = Link(identity("ash", 1), "bow", TINY)
+@pytest.mark.parametrize(
+    ("greeting", "text"),
+    [
+        # It has had more than was ever sent, or begins although it has had much.
+        ({"peer_life": 1, "expects": 3}, "link keeps parts 1 to 2; the peer wants 3"),
+        ({"peer_life": 0, "expects": 1}, "link has parts before 2; the peer begins the session"),
+        # It knows of resets of which we do not, and has had parts since: nobody sent them.
+        ({"peer_life": 1, "expects": 2, "resets": 4}, "link keeps parts 1 to 1; the peer wants 2"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_a_reset(greeting: dict[str, int], text: str) -> None:
+    link = up()
+    link.send(Kind.CONTROL, b"a")
+    link.received(part(1, b"b"), 0)
+    link.closed("cut")
     link.opened(0)
-    news = link.received(hello(peer_session=1, expects=5), 0)
-    assert news.close == "bow broke the protocol: link keeps parts 1 to 1; the peer wants 5"
+    news = link.received(hello(**greeting), 0)
+    assert news.close == f"bow broke the protocol: {text}"
+    assert news.lost is not None
+    assert link.backlog_bytes == 0
+    session = link.session
+    assert session is not None
+    assert session.resets == greeting.get("resets", 0) + 1
+
+
+def test_who_never_met_the_peer_and_is_told_that_it_did_begins_anew() -> None:
+    """Two daemons of a site had the same life: what the first one did is not ours."""
+    link = Link(identity("ash", 1), "bow", TINY)
+    link.send(Kind.CONTROL, b"abcdef")
+    link.opened(0)
+    news = link.received(hello(peer_life=1, expects=2), 0)
+    assert news.close == "bow broke the protocol: link begins a session; the peer wants part 2"
+    assert link.session == Session(1, 2, 1)
+
+
+def test_a_reset_of_the_peer_is_followed() -> None:
+    link = up()
+    link.send(Kind.CONTROL, b"a")
+    link.received(part(1, b"abc", more=True), 0)
+    link.closed("cut")
+    link.opened(0)
+    news = link.received(hello(peer_life=1, resets=3), 0)
+    assert (news.lost, news.close, news.frames) == ("it began the link anew", None, [])
+    assert (link.session, link.backlog_bytes, link.state) == (Session(1, 2, 3), 0, LinkState.UP)
+    assert link.received(part(1, b"new"), 0).messages == [(Kind.CONTROL, Packed(b"new"))]
+
+
+def test_both_ends_may_reset_at_once_and_lose_one_session() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.send("ash", b"old")
+    for site, link in pair.links.items():
+        pair.take(site, link.reset("for this test"))
+    pair.send("ash", b"new")
+    pair.connect()
+    assert pair.got["bow"] == [b"old", b"new"]
+    assert [link.session for link in pair.links.values()] == [Session(1, 2, 1)] * 2
+    assert [link.sessions_lost for link in pair.links.values()] == [1, 1]
+
+
+def test_a_session_has_one_name_at_both_ends() -> None:
+    pair = Pair()
+    assert [link.session for link in pair.links.values()] == [None, None]
+    pair.connect()
+    assert [link.session for link in pair.links.values()] == [Session(1, 2, 0)] * 2
+
+
+@pytest.mark.parametrize("state", list(LinkState))
+def test_a_reset_ends_the_connection_and_counts_within_a_session_only(state: LinkState) -> None:
+    link = in_state(state)
+    link.send(Kind.CONTROL, b"a")
+    news = link.reset("it went wrong")
+    assert (news.lost, news.frames, link.state, link.backlog_bytes) == ("it went wrong", [], LinkState.DOWN, 0)
+    assert news.close == (None if state is LinkState.DOWN else "it went wrong")
+    assert link.session == (Session(1, 2, 1) if state is LinkState.UP else None)
+
+
+def test_a_queue_that_is_too_long_is_given_up_with_the_session() -> None:
+    limits = Limits(shipment_bytes_max=0, message_bytes_max=1 << 20, queue_bytes_max=3 << 20)
+    for link in (up(limits), Link(identity("ash", 1), "bow", limits)):
+        was_up = link.state is LinkState.UP
+        for _ in range(3):
+            assert link.send(Kind.CONTROL, bytes(1 << 20)).lost is None
+        news = link.send(Kind.CONTROL, b"x")
+        assert news.lost == "link requires at most 3145728 bytes that wait for bow; got 3145729"
+        assert news.close == (news.lost if was_up else None)
+        assert (link.backlog_bytes, link.next_part, link.state) == (0, 1, LinkState.DOWN)
+        assert link.send(Kind.CONTROL, b"of the next session").lost is None
+
+
+# -- lives ------------------------------------------------------------------------------------
+
+
+def test_a_life_that_is_over_is_refused() -> None:
+    link = up(life=5)
+    link.closed("cut")
+    link.opened(0)
+    news = link.received(hello(life=4, peer_life=1), 0)
+    text = (
+        "site ash has met life 5 of site bow, and requires no earlier one; got life 4: an old data directory, or a "
+        "daemon that another of its site has replaced"
+    )
+    assert news.frames == [Refuse(text)]
+    assert (news.close, news.lost, news.about) == (f"refused: {text}", None, None)
+    assert link.seen_life == 5
+    link.opened(0)
+    assert link.received(hello(life=5, peer_life=1), 0).lost is None
+
+
+def test_a_life_that_was_written_down_before_we_started_counts() -> None:
+    link = Link(identity("ash", 1), "bow", TINY, seen_life=5)
+    with pytest.raises(PeerRefusedError, match="has met life 5 of site bow"):
+        link.check(hello(life=4))
+    link.check(hello(life=5))
+    link.check(hello(life=6))
+
+
+def test_who_is_told_that_a_later_life_of_its_own_was_met_does_not_go_on() -> None:
+    """The peer refuses us; were we up meanwhile, we would lose what we had with it in vain."""
+    link = Link(identity("ash", 3), "bow", TINY)
+    link.opened(0)
+    news = link.received(hello(peer_life=4), 0)
+    assert news.close is not None
+    assert "site bow has met life 4 of site ash, and requires no earlier one; got life 3" in news.close
+    assert link.state is LinkState.DOWN
+
+
+@pytest.mark.parametrize("change", [{"life": 0}, {"life": 1 << 62}, {"resets": 1 << 62}])
+def test_numbers_that_nobody_counted_to_are_refused(change: dict[str, int]) -> None:
+    link = Link(identity("ash", 1), "bow", TINY)
+    with pytest.raises(PeerRefusedError, match="requires a life above 0 and resets"):
+        link.check(hello(**change))
+
+
+def test_a_new_life_is_written_down_before_the_link_is_up() -> None:
+    link = Link(identity("ash", 1), "bow", TINY, seen_life=1, remembers=True)
+    link.send(Kind.CONTROL, b"hi")
+    link.opened(0)
+    news = link.received(hello(life=2), 0)
+    assert (news.remember, news.about, news.frames, link.state) == (2, None, [], LinkState.REMEMBERING)
+    # What comes meanwhile is not lost, and not believed yet.
+    assert link.received(part(1, b"early"), 0) == LinkNews([], [])
+    assert link.received(Ping(7), 0) == LinkNews([], [])
+    assert link.seen_life == 1
+    news = link.remembered(2, 0)
+    assert (link.state, link.seen_life, news.about) == (LinkState.UP, 2, b"about bow")
+    assert [type(frame) for frame in news.frames] == [Part, Ack, Pong]
+    assert news.messages == [(Kind.CONTROL, Packed(b"early"))]
+
+
+def test_a_life_that_could_not_be_written_down_is_asked_for_again() -> None:
+    link = Link(identity("ash", 1), "bow", TINY, remembers=True)
+    for _ in range(2):
+        link.opened(0)
+        assert link.received(hello(life=2), 0).remember == 2
+        link.closed("nothing came")
+    # Written down at last, while there is no connection.
+    assert link.remembered(2, 0) == LinkNews([], [])
+    link.opened(0)
+    assert link.received(hello(life=2), 0).remember is None
+    assert link.state is LinkState.UP
+
+
+def test_a_life_that_was_written_down_for_an_earlier_connection_is_not_the_one_that_is_waited_for() -> None:
+    link = Link(identity("ash", 1), "bow", TINY, remembers=True)
+    link.opened(0)
+    link.received(hello(life=2), 0)
+    link.opened(0)
+    assert link.received(hello(life=3), 0).remember == 3
+    assert link.remembered(2, 0) == LinkNews([], [])
+    assert link.state is LinkState.REMEMBERING
+    assert link.remembered(3, 0).about == b"about bow"
+
+
+def test_what_was_held_while_a_life_was_written_down_and_is_wrong_closes_the_connection() -> None:
+    link = Link(identity("ash", 1), "bow", TINY, remembers=True)
+    link.opened(0)
+    link.received(hello(life=2), 0)
+    link.received(part(2, b"gap"), 0)
+    link.received(part(1, b"a"), 0)
+    news = link.remembered(2, 0)
+    assert news.close == "bow broke the protocol: link requires part 1 next; got 2"
+    assert (news.messages, link.state) == ([], LinkState.DOWN)
+
+
+# -- a second connection ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", list(LinkState))
+def test_only_a_link_that_is_up_can_be_asked_whether_it_lives(state: LinkState) -> None:
+    news = in_state(state).ask(7)
+    assert news.frames == ([Ping(7)] if state is LinkState.UP else [])
+
+
+def test_who_is_asked_has_its_time_to_answer_and_more_if_the_question_waits_behind_others() -> None:
+    link = up()
+    assert not link.owes_answer(1_000, 4_000)
+    assert link.owes_answer(1_000, 4_001)
+    link.send(Kind.CONTROL, b"a")
+    assert not link.owes_answer(1_000, 11_000)
+    assert link.owes_answer(1_000, 11_001)
+
+
+@pytest.mark.parametrize("state", list(LinkState))
+def test_who_was_turned_away_is_the_trouble_only_of_a_link_that_is_down(state: LinkState) -> None:
+    link = in_state(state)
+    link.turned_away("another cluster")
+    assert (link.trouble == "refused: another cluster") == (state is LinkState.DOWN)
 
 
 # -- greeting ---------------------------------------------------------------------------------
@@ -454,11 +494,11 @@ def test_a_peer_that_wants_what_was_never_made_is_told_so() -> None:
 
 def test_a_greeting_says_who_where_and_what_is_expected() -> None:
     link = Link(identity("ash", 7), "bow", TINY)
-    assert link.opened(0).frames == [Hello(PROTOCOL_VERSION, "c", 100, "ash", "bow", 7, 0, 1, b"about ash")]
-    link.received(hello(session=9), 0)
+    assert link.opened(0).frames == [Hello(PROTOCOL_VERSION, "c", 100, "ash", "bow", 7, 0, 0, 1, b"about ash")]
+    link.received(hello(life=9), 0)
     link.received(part(1, b"a"), 0)
     link.closed("cut")
-    assert link.opened(0).frames == [Hello(PROTOCOL_VERSION, "c", 100, "ash", "bow", 7, 9, 2, b"about ash")]
+    assert link.opened(0).frames == [Hello(PROTOCOL_VERSION, "c", 100, "ash", "bow", 7, 9, 0, 2, b"about ash")]
 
 
 @pytest.mark.parametrize(
@@ -500,14 +540,14 @@ def test_a_refusal_from_the_peer_is_shown() -> None:
 
 
 def test_a_new_life_of_the_peer_is_reported_once_and_never_resumed() -> None:
-    link = up(session=2)
+    link = up(life=2)
     link.send(Kind.CONTROL, b"abcdefghijklm")
     link.received(part(1, b"abc", more=True), 0)  # half a message of the old life
     link.closed("cut")
     link.send(Kind.CONTROL, b"for the old life")
     link.opened(0)
-    news = link.received(hello(session=4), 0)
-    assert news.peer_restarted
+    news = link.received(hello(life=4), 0)
+    assert news.lost == "the daemon was restarted and lost what it held"
     assert news.frames == []
     assert link.backlog_bytes == 0
     whole = link.received(part(1, b"new"), 0)
@@ -517,15 +557,15 @@ def test_a_new_life_of_the_peer_is_reported_once_and_never_resumed() -> None:
     assert (sent.seq, sent.ack) == (1, 2)
     link.closed("cut")
     link.opened(0)
-    assert not link.received(hello(session=4, peer_session=1, expects=1), 0).peer_restarted
+    assert link.received(hello(life=4, peer_life=1, expects=2), 0).lost is None
 
 
 def test_our_own_new_life_starts_counting_at_one_whatever_the_peer_remembers() -> None:
     link = Link(identity("ash", 3), "bow", TINY)
     link.send(Kind.CONTROL, b"a")
     link.opened(0)
-    news = link.received(hello(peer_session=1, expects=17), 0)
-    assert not news.peer_restarted
+    news = link.received(hello(peer_life=1, expects=17, resets=3), 0)
+    assert news.lost is None
     assert [frame.seq for frame in news.frames if isinstance(frame, Part)] == [1]
 
 
@@ -573,15 +613,9 @@ def test_an_answer_counts_once_and_only_on_its_connection() -> None:
 def test_a_part_that_is_not_of_the_message_before_it_closes_the_connection(second: Part) -> None:
     link = up()
     assert link.received(Part(1, Kind.CONTROL, True, b"a", 1), 0).close is None
-    assert link.received(second, 0).close is not None
-
-
-def test_a_session_without_a_number_is_refused() -> None:
-    """It could not be told from none, so that the peer's next life would not be noticed."""
-    link = up()
-    link.closed("for this test")
-    link.opened(0)
-    assert link.received(hello(session=0), 0).close is not None
+    news = link.received(second, 0)
+    # It would be the same on the next connection, and on all after it.
+    assert news.close == news.lost is not None
 
 
 def test_a_ping_is_answered_with_its_own_number() -> None:
@@ -620,19 +654,32 @@ def test_closing_twice_counts_once() -> None:
 # -- helpers ----------------------------------------------------------------------------------
 
 
-def hello(session: int = 2, peer_session: int = 0, expects: int = 1) -> Hello:
+def hello(life: int = 2, peer_life: int = 0, expects: int = 1, resets: int = 0) -> Hello:
     """What bow says."""
-    return Hello(PROTOCOL_VERSION, "c", 100, "bow", "ash", session, peer_session, expects, b"about bow")
+    return Hello(PROTOCOL_VERSION, "c", 100, "bow", "ash", life, peer_life, resets, expects, b"about bow")
 
 
 def part(seq: int, payload: bytes, more: bool = False) -> Part:
     return Part(seq, Kind.CONTROL, more, payload, 1)
 
 
-def up(limits: Limits = TINY, session: int = 2) -> Link:
+def up(limits: Limits = TINY, life: int = 2) -> Link:
     """Ash's link with bow, greeted at time 0."""
     link = Link(identity("ash", 1), "bow", limits)
     link.opened(0)
-    news = link.received(hello(session), 0)
+    news = link.received(hello(life), 0)
     assert (news.about, news.close, link.state) == (b"about bow", None, LinkState.UP)
+    return link
+
+
+def in_state(state: LinkState) -> Link:
+    """Ash's link with bow in that state, at time 0."""
+    link = Link(identity("ash", 1), "bow", TINY, remembers=True)
+    if state is not LinkState.DOWN:
+        link.opened(0)
+    if state in (LinkState.REMEMBERING, LinkState.UP):
+        link.received(hello(), 0)
+    if state is LinkState.UP:
+        link.remembered(2, 0)
+    assert link.state is state
     return link

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.effects import QueryState, Send
@@ -18,6 +18,7 @@ from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from planner.model.plans import forced_plan
 from planner.model.query import Algorithm
 from planner.sql.parser import parse_query
+from tests.examples import examples
 from tests.unit.sites import Cluster
 
 EVERY = pytest.mark.parametrize("algorithm", list(Algorithm))
@@ -65,7 +66,7 @@ def test_what_is_held_is_a_small_part_of_what_may_be_ahead(ahead: int, held: int
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=12), st.data())
-@settings(derandomize=True, deadline=None, max_examples=100)
+@examples(100)
 def test_however_walks_are_merged_the_sink_takes_each_tick_once(lengths: list[int], data: st.DataObject) -> None:
     ends = [sum(lengths[: place + 1]) for place in range(len(lengths))]
     walks = [walk("a", end - length, end) for length, end in zip(lengths, ends, strict=True)]

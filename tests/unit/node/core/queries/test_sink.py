@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.errors import PeerProtocolError
 from node.core.queries.sink import HeadLedger, Sink
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
+from tests.examples import examples
 
 
 def test_done_follows_walks_that_come_in_order() -> None:
@@ -95,7 +96,7 @@ def tilings(draw: st.DrawFn) -> list[Span]:
 
 
 @given(tilings(), st.data())
-@settings(derandomize=True, deadline=None, max_examples=200)
+@examples(200)
 def test_in_any_order_with_repetitions_each_walk_is_stored_once_and_done_is_the_prefix(
     spans: list[Span], data: st.DataObject
 ) -> None:

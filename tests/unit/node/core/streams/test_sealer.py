@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from node.core.streams.sealer import LATE, NO_TIME, Batch, Sealer
+from node.core.streams.sealer import AHEAD, LATE, NO_TIME, Batch, Sealer
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
+from tests.examples import examples
 from tests.oracle.oracle import accepted
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("n", pa.int64())])
@@ -90,7 +91,7 @@ def run(ts: list[int | None], sizes: list[int], tau: int, lateness: int) -> Feed
 
 @given(times, chunkings, taus, latenesses)
 @example([5, 25, 5], [1, 1], 10, 0)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_what_is_late_is_what_the_oracle_says(ts: list[int | None], sizes: list[int], tau: int, lateness: int) -> None:
     feed = run(ts, sizes, tau, lateness)
     taken, late = accepted(pa.Table.from_batches([rows_of(ts)]), "ts", tau, lateness)
@@ -99,7 +100,7 @@ def test_what_is_late_is_what_the_oracle_says(ts: list[int | None], sizes: list[
 
 
 @given(times, chunkings, taus, latenesses)
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_batches_are_those_recomputed_in_plain_python(
     ts: list[int | None], sizes: list[int], tau: int, lateness: int
 ) -> None:
@@ -113,7 +114,7 @@ def test_batches_are_those_recomputed_in_plain_python(
 
 
 @given(times, chunkings, taus, latenesses)
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_spans_tile_the_axis_from_start_to_end(ts: list[int | None], sizes: list[int], tau: int, lateness: int) -> None:
     spans = run(ts, sizes, tau, lateness).spans
     assert spans[0].first == TICK_MIN
@@ -122,7 +123,7 @@ def test_spans_tile_the_axis_from_start_to_end(ts: list[int | None], sizes: list
 
 
 @given(times, chunkings, chunkings, taus, latenesses)
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_chunking_changes_neither_what_is_late_nor_the_order_of_rows(
     ts: list[int | None], one: list[int], other: list[int], tau: int, lateness: int
 ) -> None:
@@ -133,7 +134,7 @@ def test_chunking_changes_neither_what_is_late_nor_the_order_of_rows(
 
 
 @given(times, chunkings, taus, latenesses)
-@settings(derandomize=True, deadline=None)
+@examples()
 def test_a_tick_is_sealed_as_soon_as_it_is_over_and_never_before(
     ts: list[int | None], sizes: list[int], tau: int, lateness: int
 ) -> None:
@@ -150,7 +151,7 @@ def test_a_tick_is_sealed_as_soon_as_it_is_over_and_never_before(
     taus,
     latenesses,
 )
-@settings(derandomize=True, deadline=None, max_examples=300)
+@examples(300)
 def test_watermarks_make_late_exactly_what_comes_behind_a_sealed_tick(
     chunks: list[tuple[list[int | None], int | None]], tau: int, lateness: int
 ) -> None:
@@ -351,3 +352,29 @@ def test_times_at_the_limit_of_what_sources_take_are_sealed(ts: int, tau: int) -
     feed.give(ended=True)
     assert [row for batch in feed.sealed for row in batch] == [(ts, 0)]
     assert feed.late == []
+
+
+# -- ahead of the clock -----------------------------------------------------------------------
+
+
+def test_a_row_too_far_ahead_is_set_aside_and_makes_no_other_late() -> None:
+    #  clock, with what is allowed: 100
+    #  arrives   5   100   101   2**60   7
+    #                       x      x      late only after 100
+    sealer = Sealer(SCHEMA, 10, 95)
+    rows = rows_of([5, 100, 101, 2**60, 7])
+    aside = sealer.add(rows, rows.column("ts"), latest_ts=100)
+    assert [(part.rows.column("n").to_pylist(), part.reason) for part in aside] == [([2, 3], AHEAD)]
+    batch = sealer.seal(None, False)
+    assert batch is None or batch.rows.num_rows == 0, "nothing but 100 moves time"
+    batch = sealer.seal(None, True)
+    assert batch is not None
+    assert content(batch) == [(5, 0), (7, 4), (100, 1)]
+
+
+def test_only_rows_that_are_too_far_ahead_leave_the_sealer_as_it_was() -> None:
+    sealer = Sealer(SCHEMA, 10, 0)
+    rows = rows_of([50, 60])
+    assert [part.reason for part in sealer.add(rows, rows.column("ts"), latest_ts=49)] == [AHEAD]
+    assert sealer.seal(None, False) is None
+    assert sealer.open_rows == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.arrangements.reach import reach_of
@@ -15,6 +15,7 @@ from node.core.streams.view import SealedRows, TimeOverflowError, View, view_sch
 from planner.model.query import Expr, JoinQuery, StreamInfo
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
+from tests.examples import examples
 from tests.expressions import rows_that_hold
 from tests.unit.node.core.arrangements.kit import array, below, odd, rows_of, sealed
 
@@ -115,7 +116,7 @@ def test_what_of_a_batch_is_after_a_tick_has_its_numbers_and_times() -> None:
 
 
 @given(st.lists(st.integers(0, 5), max_size=8), st.integers(-1, 9), st.sampled_from([None, odd("r"), below(3, "r")]))
-@settings(derandomize=True, deadline=None, max_examples=200)
+@examples(200)
 def test_a_selection_has_the_rows_from_a_time_on_that_pass_in_order(
     keys: list[int], from_ts: int, condition: Expr | None
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.links.link_frames import Kind
@@ -16,6 +16,7 @@ from node.io.reports.latency import LatencyHistogram, percentile_us
 from node.io.reports.ledger import FRAMING, Ledger, LinkLedger
 from node.io.sources.late_files import REASON, LateFiles
 from planner.algorithms.http2 import framing_bytes
+from tests.examples import examples
 
 # -- bytes ------------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ def test_a_latency_of_nothing_or_less_counts_as_the_smallest() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**10), st.integers(1, 1000)), min_size=1, max_size=40), st.floats(0.01, 1))
-@settings(derandomize=True, deadline=None, max_examples=200)
+@examples(200)
 def test_a_percentile_is_off_by_at_most_five_percent(samples: list[tuple[int, int]], share: float) -> None:
     histogram = LatencyHistogram()
     for latency_us, rows in samples:

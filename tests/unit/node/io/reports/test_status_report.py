@@ -17,8 +17,8 @@ from node.codec import Shipment
 from node.core.effects import QueryState, StoreRows
 from node.core.events import DropRequested
 from node.core.limits import Limits
-from node.core.links.link import LinkState
 from node.core.links.link_frames import Kind
+from node.core.links.link_states import LinkState
 from node.core.status import CopyRole
 from node.core.streams.stream import LocalStream
 from node.core.streams.ticks import Span
@@ -28,8 +28,8 @@ from node.io.reports.engine_report import EngineReport
 from node.io.reports.ledger import LinkLedger
 from node.io.reports.status_report import StatusReport
 from node.io.reports.walk_report import walk_rows
-from node.io.results.issued_queries import IssuedQuery, Queries
-from node.io.results.spool import Spool
+from node.io.results.issued_queries import Queries
+from node.io.results.issued_query import IssuedQuery
 from node.io.transport import _cause
 from node.rpc import control_pb2 as pb
 from node.stack import ConnectionClosed, ConnectionOpened, FrameArrived, SendFrame, Stack
@@ -55,9 +55,16 @@ class Daemon:
         self.peer = Stack("c", "bow", ["ash"], 100, 2, [], Limits())
         self.queries = Queries("ash", folder, AtOnce())
         clock = SimpleNamespace(now_us=lambda: self.now_us)
-        runner = SimpleNamespace(stack=self.stack, clock=clock, core_seconds=0.0, ignored={})
+        self.runner = SimpleNamespace(
+            stack=self.stack,
+            clock=clock,
+            core_seconds=0.0,
+            ignored={},
+            aside_files={"l": Path("f")},
+            disk_trouble="",
+        )
         transport = SimpleNamespace(trouble={}, ledgers={"bow": LinkLedger()})
-        parts = [runner, transport, SimpleNamespace(busy_seconds=0.0), None, self.queries, EngineReport]
+        parts = [self.runner, transport, SimpleNamespace(busy_seconds=0.0), None, self.queries, EngineReport]
         self.report = StatusReport(*cast("list[Any]", parts))
 
     @property
@@ -148,14 +155,30 @@ def test_rows_wait_until_the_follower_has_read_them_kept_or_not(daemon: Daemon) 
     (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds, row.followed) == (200, 4, False)
     assert row.unread_bytes == query.spool.nbytes
-    query.seen_rows = 100
+    query.readers["default"].attach("somebody", 0)
+    query.readers["default"].seen = 100
     (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds) == (100, 1)
     assert row.unread_bytes == query.spool.nbytes // 2
     assert row.read_per_s > 0
-    query.spool.take(200)
+    query.readers["default"].place = 200
+    query.forget_taken()
     (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds, row.unread_bytes) == (0, 0, 0)
+
+
+def test_every_reader_is_told_with_its_place_and_the_slowest_is_what_waits(daemon: Daemon) -> None:
+    query = daemon.issued()
+    daemon.store(query, 1)
+    daemon.store(query, 2)
+    query.begin_reader("other", 50)
+    query.readers["default"].place = 200
+    (row,) = daemon.report.reply(peak=1).queries
+    assert [(reader.name, reader.taken, reader.lag_rows) for reader in row.readers] == [
+        ("default", 200, 0),
+        ("other", 50, 150),
+    ]
+    assert (row.unread_rows, row.readers[1].lag_bytes) == (150, query.spool.nbytes)
 
 
 def test_ended_queries_are_told_if_they_failed_lately_or_have_rows_for_somebody(daemon: Daemon) -> None:
@@ -163,7 +186,8 @@ def test_ended_queries_are_told_if_they_failed_lately_or_have_rows_for_somebody(
     for query in (left, taken):
         daemon.store(query, 1)
         daemon.queries.report(query.query_id, QueryState.COMPLETED, "")
-    taken.spool.take(100)
+    taken.readers["default"].place = 100
+    taken.forget_taken()
     daemon.queries.report(failed.query_id, QueryState.FAILED, "no more disk")
     daemon.later(2)
     reply = daemon.report.reply(peak=1)
@@ -205,22 +229,26 @@ def test_a_stream_says_since_when_it_stands_still(daemon: Daemon) -> None:
     assert (stream.idle_seconds, stream.still_seconds, stream.state_seconds) == (5, 5, 5)
 
 
+def test_a_stream_says_why_its_tuples_took_no_part_and_where_they_are(daemon: Daemon) -> None:
+    daemon.stack.site.streams["l"].aside.update({"late": 3, "no event time": 2})
+    (stream,) = daemon.report.reply(peak=1).streams
+    assert (stream.aside, dict(stream.aside_by_reason), stream.aside_file) == (5, {"late": 3, "no event time": 2}, "f")
+
+
+def test_on_a_full_disk_streams_say_so(daemon: Daemon) -> None:
+    daemon.runner.disk_trouble = "state/ash required room; got No space left on device"
+    (stream,) = daemon.report.reply(peak=1).streams
+    assert (stream.state, stream.reason) == (
+        "held",
+        "the disk is full: state/ash required room; got No space left on device",
+    )
+
+
 def test_the_memory_of_a_daemon_does_not_include_that_of_who_started_it() -> None:
     ballast = b"x" * (400 << 20)
     command = [sys.executable, "-c", "from node.io.reports.status_report import peak_bytes; print(peak_bytes())"]
     said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     assert 10 << 20 < int(said) < len(ballast)
-
-
-def test_a_spool_knows_which_rows_and_bytes_come_after_a_chunk(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, AtOnce())
-    for _ in range(3):
-        spool.append([ROWS], lambda _: None)
-    assert [spool.first_row_of(chunk) for chunk in range(5)] == [0, 100, 200, 300, 300]
-    spool.take(150)
-    assert spool.first_row_of(0) == 100  # it is gone: what comes after it begins with the next
-    assert spool.unread_bytes(0) == spool.unread_bytes(150) == spool.written * 2 // 3
-    assert spool.unread_bytes(300) == 0
 
 
 def test_what_the_peer_had_before_a_connection_broke_is_delivered_when_it_says_so(daemon: Daemon) -> None:

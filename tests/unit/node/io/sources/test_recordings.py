@@ -16,17 +16,19 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.cluster_file import load_cluster
 from node.config import ConfigError, SourceFormat, StreamConfig
 from node.io.sources import readers
 from node.io.sources import recordings as sources
+from node.io.sources.jumps import BEFORE_ALL
 from node.io.sources.plain_types import plain_array, plain_type
 from node.io.sources.readers import SourceError
-from node.io.sources.recordings import BEFORE_ALL, Chunk, ReplaySource, check_sources, event_times, open_source
+from node.io.sources.recordings import Chunk, ReplaySource, check_sources, event_times, open_source
 from planner.model.time_unit import TimeUnit
+from tests.examples import new_examples
 
 KEY = "site.a.stream.s"
 ONE_TYPE = "each column of one type (taken from the first 8 MiB; make the values alike or convert the file to Parquet)"
@@ -36,7 +38,7 @@ JSON_FILE = f"a file of JSON lines, one object per line; {ONE_TYPE}"
 
 def config(path: Path, ts: str = "ts", unit: TimeUnit | None = None) -> StreamConfig:
     kind = {".parquet": SourceFormat.PARQUET, ".csv": SourceFormat.CSV}.get(path.suffix, SourceFormat.JSONL)
-    return StreamConfig(KEY, "s", "a", path, kind, ts, unit, 0)
+    return StreamConfig(KEY, "s", "a", path, kind, ts, unit, 0, max_ahead_ms=2**62)
 
 
 def parquet(tmp_path: Path, columns: dict[str, Any], **options: Any) -> Path:
@@ -190,7 +192,7 @@ def running_max(times: list[int | None]) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", [".parquet", ".csv", ".jsonl"])
-@settings(max_examples=40, deadline=None)
+@new_examples(40)
 @given(times=TIMES, rows_max=st.integers(1, 50))
 def test_chunks_put_together_are_the_file(kind: str, times: list[int | None], rows_max: int) -> None:
     times = [0, *times]
@@ -205,7 +207,7 @@ def test_chunks_put_together_are_the_file(kind: str, times: list[int | None], ro
 
 
 @pytest.mark.parametrize("kind", [".parquet", ".csv", ".jsonl"])
-@settings(max_examples=40, deadline=None)
+@new_examples(40)
 @given(times=TIMES, reads=paced_reads())
 def test_any_mix_of_reads_keeps_order_and_never_passes_the_bound(
     kind: str, times: list[int | None], reads: list[tuple[int | None, int]]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.arrangements.copies.mixed_copy import MixedHolder
 from node.core.arrangements.reach import Reach
 from node.core.streams.ticks import TICK_END
 from planner.algorithms.descriptions import CopyKind
+from tests.examples import examples
 from tests.unit.node.core.arrangements.kit import TAU, below, odd, reach
 from tests.unit.node.core.arrangements.world import Query, World
 
@@ -168,7 +169,7 @@ class Story:
 
 @KINDS
 @given(EVENTS, st.sampled_from(REACHES), st.booleans(), st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=200)
+@examples(200)
 def test_a_copy_equals_its_definition_after_every_message(
     kind: CopyKind, events: list[tuple[str, Any, Any]], of: Reach, native: bool, past: bool
 ) -> None:

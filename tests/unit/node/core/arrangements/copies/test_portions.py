@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.arrangements.copies import portions as module
@@ -39,6 +39,7 @@ from node.core.streams.view import SealedRows
 from planner.algorithms.descriptions import CopyKind
 from planner.model.copies import CopyAxis, RunningCopy
 from planner.model.query import Call, ColumnRef, Expr, Literal
+from tests.examples import examples
 from tests.expressions import rows_that_hold
 from tests.unit.node.core.arrangements.kit import KEYS, STREAM, TAU, EngineWork, array, below, lease, odd, reach
 from tests.unit.node.core.arrangements.kit import SCHEMA as NUMBERS
@@ -134,7 +135,7 @@ def change(portions: Portions, now: dict[int, Portion]) -> None:
 
 
 @given(st.lists(st.tuples(NEEDS, TUPLES), min_size=1, max_size=3), st.integers(0, TAU), st.sampled_from([2, 3, 62]))
-@settings(derandomize=True, deadline=None, max_examples=150)
+@examples(150)
 def test_what_arrives_is_for_each_need_exactly_the_tuples_that_pass_with_their_columns_and_nothing_else(
     steps: list[tuple[list[Portion], list[tuple[Any, ...]]]], first_ts: int, most: int
 ) -> None:
@@ -264,7 +265,7 @@ def test_filters_keep_their_numbers_while_others_come_and_go() -> None:
 
 
 @given(st.lists(st.sets(st.sampled_from([None, *FILTERS])), max_size=8), st.integers(2, 12))
-@settings(derandomize=True, deadline=None, max_examples=150)
+@examples(150)
 def test_no_two_filters_have_a_number_but_0_and_none_gets_another_while_it_is_there(
     steps: list[set[Expr | None]], most: int
 ) -> None:
@@ -489,7 +490,7 @@ def test_a_batch_that_claims_too_many_values_is_refused_by_its_size_before_anyth
 
 
 @given(TUPLES, st.integers(0, 400), st.integers(0, 255), st.booleans())
-@settings(derandomize=True, deadline=None, max_examples=150)
+@examples(150)
 def test_a_damaged_batch_is_refused_or_is_another_one_and_never_anything_else(
     tuples: list[tuple[Any, ...]], at: int, byte: int, short: bool
 ) -> None:

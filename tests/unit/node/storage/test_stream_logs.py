@@ -1,33 +1,24 @@
-"""A site's logs as the core sees them: effects in, events out, on the storage thread or without one."""
+"""A site's logs as the core sees them: effects in, events out."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import queue
+import errno
 import random
-import subprocess
-import sys
-import threading
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from node.core.effects import AppendBatch, ReadLog, TrimLog
 from node.core.events import BatchLogged, Event, LogFailed, LogRead, LogUnread
-from node.core.streams.ticks import TICK_MIN
+from node.core.streams.position import Position, SourcePlace
 from node.io.threads.memory_storage import MemoryStorage
-from node.io.threads.storage_thread import StorageThread
 from node.storage.disk_log import DiskLog
-from node.storage.errors import StorageError
-from node.storage.lock import LOCK_NAME, SiteLock
+from node.storage.errors import DiskFailedError
 from node.storage.memory_log import MemoryLog
-from node.storage.site_logs import begin_logs
 from node.storage.stream_logs import StreamLogs
 from tests.sim.disk import PowerLostError, SimulatedDisk
 from tests.unit.logged import batch, batches, log_all, read_all, same
-
-WAIT_S = 30
 
 
 def simulated_logs(*streams: str) -> tuple[StreamLogs, dict[str, SimulatedDisk]]:
@@ -72,34 +63,84 @@ def test_trimming_has_no_answer_and_what_it_forgot_cannot_be_read() -> None:
     assert isinstance(read, LogRead)
 
 
-def test_a_full_disk_fails_its_stream_once_and_no_other() -> None:
+def test_on_a_full_disk_batches_wait_and_what_is_there_can_be_read_and_goes_on_when_there_is_room() -> None:
     logs, disks = simulated_logs("a", "b")
-    made = batches(6)
+    made = batches(8)
     logs.run([AppendBatch(stream, made[0]) for stream in "ab"])
     disks["a"].room = 10
-    failed, logged = logs.run([AppendBatch(stream, one) for one in made[1:3] for stream in "ab"])
-    assert isinstance(failed, LogFailed)
-    assert failed.stream == "a"
-    assert "No space left on device" in failed.reason
-    assert logged == BatchLogged("b", 3)
+    assert logs.run([AppendBatch(stream, one) for one in made[1:3] for stream in "ab"]) == [BatchLogged("b", 3)]
+    assert "required room for the next batches; got No space left on device (error 28, ENOSPC)" in logs.full
+    # What follows waits behind it, although it would fit.
     disks["a"].room = None
-    # What follows a batch that is lost is not logged either: there would be a gap.
     assert logs.run([AppendBatch("a", made[3])]) == []
     (read,) = logs.run([ReadLog(1, "a", 0)])
     assert isinstance(read, LogRead)
     assert same(read.batches, made[:1])
+    disks["a"].room = 10
+    assert logs.retry() == []
+    assert logs.full
+    disks["a"].room = None
+    assert logs.retry() == [BatchLogged("a", 4)]
+    assert logs.full == ""
+    assert logs.run([AppendBatch("a", made[4])]) == [BatchLogged("a", 5)]
+    disks["a"].crash()
+    log = DiskLog(disks["a"])
+    log.recover()
+    assert same(read_all(log, 0), made[:5])
 
 
-def test_what_of_a_group_is_durable_is_told_although_the_rest_failed() -> None:
+def test_what_of_a_group_is_durable_is_told_although_the_rest_waits() -> None:
     disk = SimulatedDisk(random.Random(1))
     logs = StreamLogs({"a": DiskLog(disk, segment_bytes=1)})  # a segment for each batch
-    disk.room = 3_000
-    logged, failed = logs.run([AppendBatch("a", one) for one in batches(50)])
+    disk.room = 4_000
+    made = batches(50)
+    (logged,) = logs.run([AppendBatch("a", one) for one in made])
     assert isinstance(logged, BatchLogged)
     assert 0 < logged.frontier < 50
-    assert isinstance(failed, LogFailed)
+    disk.room = None
+    assert logs.retry() == [BatchLogged("a", 50)]
     disk.crash()
-    assert DiskLog(disk).recover().frontier == logged.frontier
+    log = DiskLog(disk)
+    log.recover()
+    assert same(read_all(log, 0), made)
+
+
+def test_a_sync_that_fails_is_never_tried_again() -> None:
+    logs, disks = simulated_logs("a")
+    made = batches(4)
+    logs.run([AppendBatch("a", made[0])])
+    disks["a"].sync_error = errno.EIO
+    (failed,) = logs.run([AppendBatch("a", made[1])])
+    assert isinstance(failed, LogFailed)
+    assert "the log in simulated required a disk that keeps what is written; got" in failed.reason
+    assert "(error 5, EIO)" in failed.reason
+    assert isinstance(logs.broken, DiskFailedError)
+    syncs = disks["a"].syncs
+    assert logs.run([AppendBatch("a", made[2])]) == []
+    assert logs.retry() == []
+    assert disks["a"].syncs == syncs
+
+
+def test_a_sync_that_fails_for_want_of_room_is_a_failure_too() -> None:
+    """The system may have dropped the bytes, and report the next sync as good."""
+    disk = SimulatedDisk(random.Random(1))
+    log = DiskLog(disk)
+    log_all(log, batches(1))
+    disk.sync_error = errno.ENOSPC
+    with pytest.raises(DiskFailedError, match="ENOSPC"):
+        log_all(log, batches(1, 3, 1))
+    with pytest.raises(DiskFailedError, match="ENOSPC"):
+        log_all(log, batches(1, 3, 1))
+
+
+def test_the_source_is_told_how_far_it_is_durable_and_no_further() -> None:
+    logs, disks = simulated_logs("a")
+    made = [replace(one, place=SourcePlace(Position(0, 2 * n), Position(0, 9 * n))) for n, one in enumerate(batches(5))]
+    logs.run([AppendBatch("a", one) for one in made[:3]])
+    assert logs.places == {"a": made[2].place}
+    disks["a"].room = 0
+    logs.run([AppendBatch("a", one) for one in made[3:]])
+    assert logs.places == {"a": made[2].place}
 
 
 def test_a_bug_is_told_as_the_failure_of_the_streams_it_met() -> None:
@@ -137,43 +178,6 @@ def test_what_was_told_to_be_logged_is_there_after_a_crash(seed: int) -> None:
         assert same(read_all(log, 0), made[: found.batches])
 
 
-# -- the thread ---------------------------------------------------------------------------------
-
-
-def test_what_queued_up_while_the_disk_worked_is_delivered_together() -> None:
-    logs, disks = simulated_logs("a")
-    delivered: queue.Queue[list[Event]] = queue.Queue()
-    disk_may_go_on = threading.Event()
-
-    def deliver(events: list[Event]) -> None:
-        delivered.put(events)
-        disk_may_go_on.wait(WAIT_S)
-
-    thread = StorageThread(logs, deliver)
-    thread.start()
-    made = batches(10)
-    thread.put(AppendBatch("a", made[0]))
-    assert delivered.get(timeout=WAIT_S) == [BatchLogged("a", 1)]
-    syncs = disks["a"].syncs
-    for one in made[1:]:
-        thread.put(AppendBatch("a", one))
-    thread.put(ReadLog(3, "a", 8))
-    thread.put(TrimLog("a", 5))
-    disk_may_go_on.set()
-    logged, read = delivered.get(timeout=WAIT_S)
-    assert logged == BatchLogged("a", 10)
-    assert isinstance(read, LogRead)
-    assert same(read.batches, made[8:])
-    assert disks["a"].syncs == syncs + 1
-    thread.stop()
-    assert threading.active_count() == 1 or "storage" not in [one.name for one in threading.enumerate()]
-
-
-def test_a_thread_that_never_started_can_be_stopped() -> None:
-    logs, _ = simulated_logs("a")
-    StorageThread(logs, lambda events: None).stop()
-
-
 # -- without a disk -----------------------------------------------------------------------------
 
 
@@ -202,69 +206,6 @@ def test_a_run_without_a_disk_is_answered_once_a_turn_of_the_loop() -> None:
     assert isinstance(read, LogRead)
     assert [one is other for one, other in zip(read.batches, made[1:], strict=True)] == [True, True], "not copied"
     assert last == LogRead(5, (made[2],))
-
-
-# -- a site's folder ----------------------------------------------------------------------------
-
-
-def test_logs_begin_anew_beside_what_spark_keeps_and_say_what_was_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "orders" / "checkpoint").mkdir(parents=True)
-    (tmp_path / "orders" / "handed").write_text("3 0\n")
-    logs = begin_logs(tmp_path, ["orders", "clicks"])
-    logs.run([AppendBatch("orders", one) for one in batches(4)])
-    logs.close()
-    kept = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
-    assert kept == ["orders/handed", "orders/log/4000000000000000.log"]
-    with caplog.at_level(logging.INFO):
-        again = begin_logs(tmp_path, ["orders", "clicks"])
-    (line,) = caplog.messages
-    assert "stream orders begins anew; an earlier life left 4 batches of 12 tuples up to tick 4, and 0 bytes" in line
-    assert (tmp_path / "orders" / "handed").read_text() == "3 0\n"
-    assert again.run([ReadLog(1, "orders", TICK_MIN)]) == [LogRead(1, ())]
-
-
-def test_a_damaged_log_stops_the_daemon_and_stays_as_it_is(tmp_path: Path) -> None:
-    logs = begin_logs(tmp_path, ["orders"])
-    for one in batches(3):
-        logs.run([AppendBatch("orders", one)])
-    logs.close()
-    (path,) = (tmp_path / "orders" / "log").iterdir()
-    data = bytearray(path.read_bytes())
-    data[400] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(StorageError, match=f"{path} at byte .* required .*; got damaged bytes"):
-        begin_logs(tmp_path, ["orders"])
-    assert path.read_bytes() == data
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "orders").write_text("a file")
-    with pytest.raises(StorageError, match=r"required a folder that can be written to; got .*orders"):
-        begin_logs(tmp_path, ["orders"])
-    with pytest.raises(StorageError, match="required a state_dir that can be written to; got"):
-        SiteLock(tmp_path / "orders" / "site")
-
-
-def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "state" / "berlin"
-    text = "import pathlib, sys; from node.storage.lock import SiteLock; "
-    text += "lock = SiteLock(pathlib.Path(sys.argv[1])); print('taken', flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", text, str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "taken\n"
-        with pytest.raises(StorageError, match=rf"no other daemon uses; got one that process {other.pid} has locked"):
-            SiteLock(folder)
-        other.kill()
-    lock = SiteLock(folder)
-    with pytest.raises(StorageError, match="has locked"):
-        SiteLock(folder)
-    lock.release()
-    lock.release()
-    SiteLock(folder).release()
-    assert [path.name for path in folder.iterdir()] == [LOCK_NAME]
 
 
 def test_the_log_of_a_stream_with_many_batches_is_read_in_bounded_pieces() -> None:

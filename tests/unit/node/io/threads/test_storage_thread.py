@@ -1,0 +1,317 @@
+"""The disk of a site beside the loop: one sync for many, nothing told before it is durable, full and broken disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue
+import random
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from node.core.effects import AppendBatch, ReadLog, SetAside, TrimLog, WriteRecords
+from node.core.events import BatchLogged, Event, LogRead
+from node.core.records import Put, RecordChange
+from node.core.streams.position import Position, SourcePlace
+from node.io.sources.late_files import LateFiles
+from node.io.threads import storage_thread
+from node.io.threads.storage_thread import StorageThread
+from node.storage.disk_log import DiskLog
+from node.storage.errors import DiskFailedError, NoRoomError, StorageError
+from node.storage.folder import Folder
+from node.storage.headroom import HEADROOM_NAME, Headroom
+from node.storage.site_folder import open_folder
+from node.storage.site_records import NoRecords
+from node.storage.stream_logs import StreamLogs
+from tests.sim.disk import SimulatedDisk
+from tests.unit.logged import batches, read_all, same
+
+WAIT_S = 30
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is tried again at once."""
+    monkeypatch.setattr(storage_thread, "RETRY_S", 0.01)
+
+
+@dataclass
+class Reports:
+    """What is told, in order; ``hold`` keeps the thread from going on after it told events."""
+
+    said: queue.Queue[Any] = field(default_factory=queue.Queue)
+    hold: threading.Event = field(default_factory=threading.Event)
+
+    def put_from_thread(self, events: list[Event]) -> None:
+        self.said.put(events)
+        self.hold.wait(WAIT_S)
+
+    def records_written_from_thread(self, count: int) -> None:
+        self.said.put(count)
+
+    def disk_from_thread(self, trouble: str) -> None:
+        self.said.put(("trouble", trouble))
+
+    def failed_from_thread(self, error: StorageError) -> None:
+        self.said.put(error)
+
+    def next(self) -> Any:
+        return self.said.get(timeout=WAIT_S)
+
+
+class Notes(NoRecords):
+    """Records that note what is committed, and may not be."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.commits: list[list[RecordChange]] = []
+        self.error: StorageError | None = None
+
+    def commit(self, changes: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.commits.append(list(changes))
+
+
+@dataclass
+class Made:
+    thread: StorageThread
+    reports: Reports
+    disk: SimulatedDisk
+    records: Notes
+    logged: list[tuple[str, SourcePlace]]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    disk, reports, records, logged = (
+        SimulatedDisk(random.Random(1)),
+        Reports(),
+        Notes(),
+        list[tuple[str, SourcePlace]](),
+    )
+    reports.hold.set()
+    logs = StreamLogs({"a": DiskLog(disk)})
+    late = LateFiles(tmp_path / "late")
+    thread = StorageThread(
+        logs, records, late, Headroom(tmp_path, 4096), reports, lambda stream, place: logged.append((stream, place))
+    )
+    thread.start()
+    yield Made(thread, reports, disk, records, logged)
+    thread.stop()
+
+
+def change(number: int) -> Put:
+    return Put("pin", str(number), b"")
+
+
+def test_what_queued_up_while_the_disk_worked_is_done_and_told_together(made: Made) -> None:
+    batch = batches(10)
+    made.reports.hold.clear()
+    made.thread.put(AppendBatch("a", batch[0]))
+    assert made.reports.next() == [BatchLogged("a", 1)]
+    syncs = made.disk.syncs
+    for number, one in enumerate(batch[1:]):
+        made.thread.put(AppendBatch("a", one))
+        made.thread.put(WriteRecords((change(number),)))
+    made.thread.put(ReadLog(3, "a", 8))
+    made.thread.put(TrimLog("a", 5))
+    made.reports.hold.set()
+    logged, read = made.reports.next()
+    assert logged == BatchLogged("a", 10)
+    assert isinstance(read, LogRead)
+    assert same(read.batches, batch[8:])
+    assert made.disk.syncs == syncs + 1
+    assert made.reports.next() == 9, "all records at once"
+    assert made.records.commits == [[change(number) for number in range(9)]]
+    made.thread.stop()
+    assert "storage" not in [one.name for one in threading.enumerate()]
+
+
+def test_the_source_hears_what_is_durable_before_the_core_does(made: Made) -> None:
+    place = SourcePlace(Position(0, 3), Position(0, 7))
+    made.thread.put(AppendBatch("a", replace(batches(1)[0], place=place)))
+    made.reports.next()
+    assert made.logged == [("a", place)]
+
+
+def test_a_thread_that_never_started_can_be_stopped(tmp_path: Path) -> None:
+    logs = StreamLogs({})
+    StorageThread(logs, Notes(), LateFiles(tmp_path), Headroom(tmp_path), Reports(), lambda *_: None).stop()
+
+
+def test_on_a_full_disk_batches_wait_while_logs_are_read_and_records_are_written(made: Made) -> None:
+    batch = batches(4)
+    made.thread.put(AppendBatch("a", batch[0]))
+    assert made.reports.next() == [BatchLogged("a", 1)]
+    made.disk.room = 10
+    made.thread.put(AppendBatch("a", batch[1]))
+    what, trouble = made.reports.next()
+    assert what == "trouble"
+    assert "required room for the next batches; got No space left on device" in trouble
+    made.thread.put(AppendBatch("a", batch[2]))
+    made.thread.put(ReadLog(1, "a", 0))
+    made.thread.put(WriteRecords((change(1),)))
+    (read,) = made.reports.next()
+    assert same(read.batches, batch[:1])
+    assert made.reports.next() == 1
+    made.disk.room = None
+    told = [made.reports.next(), made.reports.next()]
+    while told[-1] != ("trouble", ""):
+        told.append(made.reports.next())
+    assert [event for events in told[:-1] for event in events][-1] == BatchLogged("a", 3)
+    made.thread.put(AppendBatch("a", batch[3]))
+    assert made.reports.next() == [BatchLogged("a", 4)]
+
+
+def test_records_that_find_no_room_at_all_wait_in_their_order(made: Made, tmp_path: Path) -> None:
+    made.records.error = NoRoomError("full")
+    made.thread.put(WriteRecords((change(1),)))
+    assert made.reports.next() == ("trouble", "full")
+    made.thread.put(WriteRecords((change(2),)))
+    made.records.error = None
+    told = [made.reports.next()]
+    while told[-1] != ("trouble", ""):
+        told.append(made.reports.next())
+    while sum(count for count in told if isinstance(count, int)) < 2:
+        told.append(made.reports.next())
+    assert [one for commit in made.records.commits for one in commit] == [change(1), change(2)]
+    assert Headroom(tmp_path, 4096).reserve(), "the room is reserved again"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_sync_that_fails_ends_the_daemon_with_path_and_number(made: Made, number: int) -> None:
+    made.thread.put(AppendBatch("a", batches(1)[0]))
+    made.reports.next()
+    made.disk.sync_error = number
+    made.thread.put(AppendBatch("a", batches(2)[1]))
+    error = made.reports.next()
+    assert isinstance(error, DiskFailedError)
+    assert f"the log in simulated required a disk that keeps what is written; got {os.strerror(number)} (error " in str(
+        error
+    )
+
+
+def test_records_that_the_disk_does_not_keep_end_the_daemon(made: Made) -> None:
+    made.records.error = DiskFailedError("site.db required a disk that keeps what is written; got disk I/O error")
+    made.thread.put(WriteRecords((change(1),)))
+    assert made.reports.next() is made.records.error
+
+
+# -- what is set aside --------------------------------------------------------------------------
+
+
+ASIDE = SetAside("a", pa.RecordBatch.from_pydict({"n": [7]}), "late", np.array([[0, 4]], np.int64))
+
+
+def test_what_is_set_aside_is_on_disk_before_the_batch_after_it(made: Made, tmp_path: Path) -> None:
+    made.thread.put(ASIDE)
+    made.thread.put(AppendBatch("a", batches(1)[0]))
+    assert made.reports.next() == [BatchLogged("a", 1)]
+    assert LateFiles(tmp_path / "late").aside_after("a", Position(0, 0)) == {Position(0, 4)}
+
+
+def test_side_files_that_cannot_be_written_end_the_daemon_and_no_batch_after_is_logged(
+    made: Made, tmp_path: Path
+) -> None:
+    (tmp_path / "late").write_text("not a folder")
+    made.thread.put(ASIDE)
+    made.thread.put(AppendBatch("a", batches(1)[0]))
+    error = made.reports.next()
+    assert isinstance(error, DiskFailedError)
+    assert "late_dir required to keep tuples that are set aside; got" in str(error)
+    assert DiskLog(made.disk).recover().batches == 0
+
+
+def test_while_the_disk_of_side_files_is_full_batches_after_wait(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    write: Callable[..., None] = LateFiles.write
+    full = True
+
+    def fails(self: LateFiles, *arguments: Any) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(self, *arguments)
+
+    monkeypatch.setattr(LateFiles, "write", fails)
+    made.thread.put(AppendBatch("a", batches(1)[0]))
+    assert made.reports.next() == [BatchLogged("a", 1)]
+    made.thread.put(ASIDE)
+    made.thread.put(AppendBatch("a", batches(2)[1]))
+    assert made.reports.next()[0] == "trouble"
+    full = False
+    assert made.reports.next() == [BatchLogged("a", 2)]
+    assert made.reports.next() == ("trouble", "")
+
+
+# -- a real disk that is full -------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(path: Path) -> None:
+    with suppress(OSError), path.open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_full_disk_that_is_freed(small_disk: Path, tmp_path: Path) -> None:
+    folder = open_folder(small_disk / "berlin", "c", "berlin", ["a"], 100, headroom_bytes=1 << 20)
+    reports = Reports()
+    reports.hold.set()
+    late = LateFiles(tmp_path / "late")
+    thread = StorageThread(folder.logs, folder.records, late, folder.headroom, reports, lambda *_: None)
+    thread.start()
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(2 << 20))
+    made = batches(300, 200)
+    for one in made:
+        thread.put(AppendBatch("a", one))
+    logged = 0
+    while (said := reports.next())[0] != "trouble":
+        logged = said[-1].frontier
+    assert "No space left on device" in said[1]
+    assert 0 <= logged < 300
+    fill(ballast)
+    # What is there can be read, and records are kept although there is no room but the reserved one.
+    thread.put(ReadLog(1, "a", 0))
+    for number in range(50):
+        thread.put(WriteRecords((Put("pin", str(number), bytes(2_000)),)))
+    written = 0
+    while written < 50:
+        said = reports.next()
+        written += said if isinstance(said, int) else 0
+    assert not (small_disk / "berlin" / HEADROOM_NAME).exists(), "it was needed"
+    ballast.unlink()
+    while (said := reports.next()) != ("trouble", ""):
+        logged = said[-1].frontier if isinstance(said[0], BatchLogged) else logged
+    assert logged == 300
+    assert (small_disk / "berlin" / HEADROOM_NAME).exists(), "it is reserved again"
+    thread.stop()
+    folder.close()
+    again = open_folder(small_disk / "berlin", "c", "berlin", ["a"], 100)
+    assert again.extents["a"].end == 300
+    assert len(again.records.all("pin")) == 50
+    log = DiskLog(Folder(small_disk / "berlin" / "a" / "log"))
+    log.recover()
+    assert same(read_all(log, 0), made)
+    again.close()
