@@ -21,10 +21,19 @@ _Promise = SendFrame | CloseConnection | TrimLog | ReportQuery
 class Barrier:
     """Outputs of the stack on their way to being performed."""
 
-    def __init__(self, perform: Callable[[Output], None], write: Callable[[WriteRecords], None] | None) -> None:
-        """``write`` hands records to the disk, which answers with ``written``; None: nothing is kept."""
+    def __init__(
+        self,
+        perform: Callable[[Output], None],
+        write: Callable[[WriteRecords], None] | None,
+        noted: Callable[[WriteRecords], None] = lambda records: None,
+    ) -> None:
+        """``write`` hands records to the disk, which answers with ``written``; None: nothing is kept.
+
+        ``noted`` is told of records once they are durable.
+        """
         self._perform = perform
         self._write = write
+        self._noted = noted
         #: What waits, with the records that it waits for among it.
         self._held: deque[Output] = deque()
         #: How many of those that were handed over are written already.
@@ -39,7 +48,9 @@ class Barrier:
         """What the stack asks for next."""
         for output in outputs:
             if isinstance(output, WriteRecords):
-                if self._write is not None:
+                if self._write is None:
+                    self._noted(output)
+                else:
                     self._held.append(output)
                     self._write(output)
             elif self._held and isinstance(output, _Promise):
@@ -51,10 +62,12 @@ class Barrier:
         """So many more of the records that were handed over are durable."""
         self._durable += count
         while self._held:
-            if isinstance(self._held[0], WriteRecords):
+            first = self._held[0]
+            if isinstance(first, WriteRecords):
                 if not self._durable:
                     return
                 self._durable -= 1
                 self._held.popleft()
+                self._noted(first)
             else:
                 self._perform(self._held.popleft())

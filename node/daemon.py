@@ -18,8 +18,10 @@ from typing import Any, TypeVar
 
 from node.config import SPARK, ClusterConfig, SiteConfig, StreamConfig
 from node.core.engine import SiteEngine
+from node.core.events import SiteStarted
 from node.core.limits import Limits
 from node.core.links.lives import next_life
+from node.core.query_records import RecordKind
 from node.core.streams.position import Position, SourcePlace
 from node.core.streams.stream import LocalStream
 from node.engine.native import NativeEngine
@@ -46,6 +48,7 @@ from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
 from node.stack import Stack
 from node.storage.site_folder import RESULTS_NAME, SiteFolder, open_folder
+from node.wire.records import recovered
 from planner.model.errors import NarrowsError
 
 log = logging.getLogger(__name__)
@@ -150,12 +153,13 @@ async def _live(
     late = LateFiles(config.late_dir)
     closing.callback(late.close)
     streams = [_local(stream, sources[stream.name], config.tau_ms, kept, late) for stream in here.streams]
-    stack = _stack(config, site, peers, streams, limits, records)
+    life = next_life(None, int(time.time())) if records is None else records.life
     files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(files.stop)
-    queries = await _queries(config, site, options, stack.life, folder, files, limits, server)
+    queries = await _queries(config, site, options, life, folder, files, limits, server)
     closing.callback(queries.close)
+    stack = _stack(config, site, peers, life, streams, limits, records, queries)
 
     runner = Runner(stack, Clock(), queries, late, files)
     closing.callback(runner.close)
@@ -181,6 +185,7 @@ async def _live(
     transport.start()
     closing.push_async_callback(transport.stop)
     closing.push_async_callback(control.leave)
+    runner.put([SiteStarted()])
     log.info("site %s is ready at %s", site, here.listen)
     await _run_until(stopping, runner, control)
 
@@ -201,7 +206,6 @@ async def _queries(
     queries = Queries(site, results, files, limits, life, durable=options.logged, quota_bytes=quota)
     server.readiness.step("looking at the rows of earlier queries")
     await asyncio.to_thread(queries.recover)
-    queries.end_unfinished("the daemon was restarted")
     return queries
 
 
@@ -262,14 +266,21 @@ def _stack(
     config: ClusterConfig,
     site: str,
     peers: Mapping[str, str],
+    life: int,
     streams: Sequence[LocalStream],
     limits: Limits,
     records: SharedRecords | None,
+    queries: Queries,
 ) -> Stack:
-    """Without a folder nobody is remembered, and lives are told apart by the clock."""
-    life = next_life(None, int(time.time())) if records is None else records.life
-    lives = None if records is None else records.peer_lives
-    return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, lives)
+    """With the queries of earlier lives that go on. Without a folder nobody and nothing is remembered."""
+    if records is None:
+        return Stack(config.name, site, peers, config.tau_ms, life, streams, limits)
+    kept: dict[str, dict[str, bytes]] = {kind: records.all(kind) for kind in RecordKind}
+    homes = {query_id: home for query_id, home in kept[RecordKind.HOME].items() if queries.can_go_on(query_id)}
+    queries.end_unfinished("the daemon was restarted before the query was promised", homes)
+    stored = {query_id: queries.stored_spans(query_id) for query_id in homes}
+    found = recovered({**kept, RecordKind.HOME: homes}, stored)
+    return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, records.peer_lives, found)
 
 
 def _storage(

@@ -228,9 +228,6 @@ class Control(ControlServicer):
     def sample(self) -> None:
         """Notice how things are; called about once a second."""
         self._report.sample()
-        for query_id, home in self._runner.stack.site.homes.items():
-            if home.sink is not None:
-                self._queries.done(query_id, dict(home.sink.frontiers))
         self._queries.retry()
 
 

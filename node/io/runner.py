@@ -51,6 +51,7 @@ from node.stack import (
     Stack,
     TimePassed,
 )
+from node.wire.records import done_in
 from planner.model.query import JoinQuery
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class Runner:
         self._room.set()
         #: What keeps things over a crash, if anything does.
         self._keeper: StorageThread | None = None
-        self._barrier = Barrier(self._perform, None)
+        self._barrier = Barrier(self._perform, None, self._noted)
 
     def connect(
         self,
@@ -116,7 +117,7 @@ class Runner:
         self._write_life = remember
         if isinstance(storage, StorageThread):
             self._keeper = storage
-            self._barrier = Barrier(self._perform, storage.put)
+            self._barrier = Barrier(self._perform, storage.put, self._noted)
 
     def put(self, inputs: Sequence[Input]) -> None:
         """Something happened; from the event loop's thread."""
@@ -288,6 +289,11 @@ class Runner:
     def aside_files(self) -> Mapping[str, Path]:
         """By stream, where its tuples are that are in no batch."""
         return self._late.paths
+
+    def _noted(self, records: WriteRecords) -> None:
+        """What is done for good need not be kept with the rows."""
+        for query_id, done in done_in(records.changes):
+            self._queries.done(query_id, done)
 
     def _remember(self, effect: RememberLife) -> None:
         write = self._write_life

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from node.core.effects import QueryState
 from node.core.errors import PeerProtocolError
 from node.core.links.link_frames import Packed
 from node.core.links.messages import Prepare
 from node.core.query_records import KINDS, DoneRecord, HomeRecord, PinRecord, Record, RecordKind, Recovered
-from node.core.records import Put
+from node.core.records import Put, RecordChange
 from node.core.streams.ticks import Span
 from node.rpc import link_pb2
 from node.rpc import records_pb2 as pb
@@ -45,6 +45,13 @@ def recovered(
     pins = [_pin(query_id, data) for query_id, data in records.get(RecordKind.PIN, {}).items()]
     spans = {query_id: tuple(walks) for query_id, walks in stored.items()}
     return Recovered(tuple(homes), tuple(done), tuple(pins), spans)
+
+
+def done_in(changes: Iterable[RecordChange]) -> Iterator[tuple[str, dict[str, int]]]:
+    """Queries of which changed records say how far they are done, and how far."""
+    for change in changes:
+        if isinstance(change, Put) and change.kind == RecordKind.DONE:
+            yield change.key, dict(_done(change.key, change.value).done)
 
 
 def _home(query_id: str, data: bytes) -> HomeRecord:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -134,10 +134,15 @@ class Queries:
                 query.readers.pop(facts["forgotten"], None)
         return query
 
-    def end_unfinished(self, reason: str) -> None:
+    def can_go_on(self, query_id: str) -> bool:
+        """Whether a query of an earlier life has all its rows."""
+        query = self.by_id.get(query_id)
+        return query is not None and not query.spool.damage
+
+    def end_unfinished(self, reason: str, going_on: Collection[str] = ()) -> None:
         """Queries of an earlier life that do not go on have failed; what there is of their rows can be read."""
         for query in list(self.by_id.values()):
-            if not query.ending:
+            if not query.ending and query.query_id not in going_on:
                 self.report(query.query_id, QueryState.FAILED, query.spool.damage or reason)
 
     def stored_spans(self, query_id: str) -> list[tuple[str, Span]]:
@@ -248,7 +253,8 @@ class Queries:
     def report(self, query_id: str, state: QueryState, reason: str) -> None:
         """A query is in another state; it has ended when the rows that came before that are kept."""
         query = self.by_id.get(query_id)
-        if query is None:
+        if query is None or query.ending:
+            # It is told again after a restart.
             return
         if not state.ended:
             query.state, query.reason = state, reason
