@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from node.core.effects import IgnoreReason, KeepRecord, QueryState, Send, TrimLog
-from node.core.events import DropRequested
+from node.core.events import BatchLogged, DropRequested
 from node.core.limits import Limits
 from node.core.links.messages import (
     FIRST_GENERATION,
@@ -272,6 +272,38 @@ def test_a_loss_that_home_knows_of_is_not_another_one() -> None:
     cluster.say("bow", "cam", Lost("q1", FIRST_GENERATION, "late news"))
     assert generation_of(cluster) == generation
     assert cluster.ignored[-1] is IgnoreReason.OTHER_GENERATION
+
+
+def test_a_head_that_reads_the_log_has_each_batch_once_although_its_table_goes_on() -> None:
+    cluster = Cluster()
+    cluster.issue("cam", query_id="q1")
+    cluster.issue("ash", query_id="q2")  # it keeps the table, and the stream going
+    cluster.settle()
+    cluster.hold_stores = True  # nothing more is done
+    feed(cluster, 0)
+    feed(cluster, 30)
+    cluster.hold_logs = True
+    cluster.lose_session("cam", "ash")
+    cluster.settle()
+    assert cluster.sites["ash"].runs["q1"].is_behind("a")
+    cluster.arrive("l", 60, 71)
+    logged = cluster.log_news["ash"].pop()  # before what is read for q1
+    assert isinstance(logged, BatchLogged)
+    cluster.give("ash", logged)
+    cluster.hold_logs = False
+    cluster.hear_logs()
+    cluster.settle()
+    assert not cluster.sites["ash"].runs["q1"].is_behind("a")
+    cluster.hold_stores = False
+    for site in ("ash", "cam"):
+        while cluster.storing[site]:
+            cluster.finish_store(site)
+    cluster.settle()
+    finish(cluster, 90)
+    assert IgnoreReason.DUPLICATE_WALK not in cluster.ignored
+    for query_id in ("q1", "q2"):
+        assert cluster.results(query_id) == cluster.oracle() != []
+    assert cluster.leftovers() == []
 
 
 # -- islands ----------------------------------------------------------------------------------
