@@ -10,6 +10,7 @@ from node.codec import cut
 from node.core.effects import QueryState, ReadSource, ReportQuery, TrimLog, WriteRecords
 from node.core.records import Delete
 from node.stack import CloseConnection, Output, SendFrame
+from tests.examples import examples
 
 FRAME = SendFrame("bow", 1, cut(b"x"))
 CLOSE = CloseConnection("bow", 1, "why not")
@@ -51,6 +52,7 @@ def test_without_a_disk_nothing_waits() -> None:
     assert done == [FRAME]
 
 
+@examples(100)
 @given(st.lists(st.sampled_from(["frame", "record", "read", "written", "trim"]), max_size=40))
 def test_each_output_is_done_once_in_order_and_no_promise_before_its_records(steps: list[str]) -> None:
     outside = Outside()

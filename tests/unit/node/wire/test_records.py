@@ -15,6 +15,7 @@ from node.rpc import records_pb2
 from node.wire.messages import encode_message
 from node.wire.records import record_out, recovered
 from planner.model.query import Algorithm
+from tests.examples import examples
 from tests.unit.sites import QUERY, Cluster
 
 TICK = st.one_of(st.just(TICK_MIN), st.just(TICK_END), st.integers(-(2**40), 2**40))
@@ -37,6 +38,7 @@ RECORDS = st.one_of(
 )
 
 
+@examples(100)
 @given(RECORDS)
 def test_a_record_comes_back_as_it_was(record: Record) -> None:
     put = record_out(record)
