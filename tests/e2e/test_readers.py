@@ -190,6 +190,7 @@ def test_readers_with_names_get_every_row_each_and_one_that_is_forgotten_keeps_n
             name="two",
             folder=tmp_path,
         )
+        eventually("both are known", lambda: len(daemons.query_info(query_id).readers) == 2)
         narrows("follow", "--config", config, query_id, "--as", "one", "--out", tmp_path / "one.csv").ok()
         second.end().ok()
         for name in ("one", "two"):

@@ -52,6 +52,7 @@ def test_without_a_disk_nothing_waits() -> None:
     assert done == [FRAME]
 
 
+@examples(100)
 @given(st.lists(st.sampled_from(["frame", "record", "read", "written", "trim"]), max_size=40))
 @examples()
 def test_each_output_is_done_once_in_order_and_no_promise_before_its_records(steps: list[str]) -> None:

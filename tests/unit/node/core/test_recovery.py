@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from node.core.effects import IgnoreReason, KeepRecord, QueryState, Send, TrimLog
-from node.core.events import DropRequested
+from node.core.events import BatchLogged, DropRequested
 from node.core.limits import Limits
 from node.core.links.messages import (
     FIRST_GENERATION,
@@ -274,6 +274,38 @@ def test_a_loss_that_home_knows_of_is_not_another_one() -> None:
     assert cluster.ignored[-1] is IgnoreReason.OTHER_GENERATION
 
 
+def test_a_head_that_reads_the_log_has_each_batch_once_although_its_table_goes_on() -> None:
+    cluster = Cluster()
+    cluster.issue("cam", query_id="q1")
+    cluster.issue("ash", query_id="q2")  # it keeps the table, and the stream going
+    cluster.settle()
+    cluster.hold_stores = True  # nothing more is done
+    feed(cluster, 0)
+    feed(cluster, 30)
+    cluster.hold_logs = True
+    cluster.lose_session("cam", "ash")
+    cluster.settle()
+    assert cluster.sites["ash"].runs["q1"].is_behind("a")
+    cluster.arrive("l", 60, 71)
+    logged = cluster.log_news["ash"].pop()  # before what is read for q1
+    assert isinstance(logged, BatchLogged)
+    cluster.give("ash", logged)
+    cluster.hold_logs = False
+    cluster.hear_logs()
+    cluster.settle()
+    assert not cluster.sites["ash"].runs["q1"].is_behind("a")
+    cluster.hold_stores = False
+    for site in ("ash", "cam"):
+        while cluster.storing[site]:
+            cluster.finish_store(site)
+    cluster.settle()
+    finish(cluster, 90)
+    assert IgnoreReason.DUPLICATE_WALK not in cluster.ignored
+    for query_id in ("q1", "q2"):
+        assert cluster.results(query_id) == cluster.oracle() != []
+    assert cluster.leftovers() == []
+
+
 # -- islands ----------------------------------------------------------------------------------
 
 
@@ -285,16 +317,13 @@ def test_what_is_stored_or_being_stored_beyond_a_gap_is_not_walked_again() -> No
     storing = list(cluster.storing["cam"])
     heads = [effect.head for effect in storing]
     assert heads.count("a") >= 3
-    second = next(place for place, effect in enumerate(storing) if effect.head == "a" and effect.span.first > 0)
+    _, second, *_ = (place for place, effect in enumerate(storing) if effect.head == "a")
     cluster.finish_store("cam", second)  # stored beyond a gap; all others are being stored
-    islands = cluster.sites["cam"].homes["q1"].sink
-    assert islands is not None
-    kept = islands.islands
     cluster.restart("bow")
     cluster.settle()
     (start,) = {message for message in cluster.sent(Start) if isinstance(message, Start) and message.resumed}
     assert start.resumed is not None
-    assert start.resumed.islands == kept
+    assert {(effect.head, effect.span) for effect in storing} <= set(start.resumed.islands)
     assert len(cluster.storing["cam"]) == len(storing) - 1, "nothing of them came again"
     while cluster.storing["cam"]:
         cluster.finish_store("cam")
@@ -372,20 +401,29 @@ def test_a_log_is_trimmed_while_a_query_runs_and_reaches_back_by_its_window(wind
 
 
 def test_home_forgets_nothing_by_what_it_would_not_know_after_a_crash() -> None:
-    """Home has a stream itself, and its news waits: done moves here, and is not kept."""
-    cluster = Cluster(Limits(news_us=10_000_000, news_held_max=64))
+    """Nobody else takes part and news may wait: done moves here, and is not kept."""
+    cluster = Cluster(Limits(news_us=10_000_000, news_held_max=64), right="ash")
     cluster.issue("ash")
-    cluster.settle()
     for first in range(0, 150, 30):
-        feed(cluster, first)
-    records = cluster.records["ash"]
-    done = records.get((RecordKind.DONE, "q1"))
-    kept = dict(done.done) if isinstance(done, DoneRecord) else {"a": TICK_MIN, "b": TICK_MIN}
-    for trim in cluster.trims:
-        assert trim.tick <= min(kept.values())
+        cluster.arrive("l", first, first + 11)
+        cluster.arrive("r", first + 2, first + 13)
+        cluster.settle_but()
+    assert min(cluster.sites["ash"].runs["q1"].done.values()) > 10
+    assert (RecordKind.DONE, "q1") not in cluster.records["ash"]
+    assert cluster.trims == []
     cluster.restart("ash")
     cluster.settle()
     finish(cluster, 150)
+    check_whole(cluster)
+
+
+def test_a_query_is_kept_from_when_it_is_issued() -> None:
+    cluster = Cluster()
+    cluster.issue("cam")
+    cluster.restart("cam")
+    cluster.settle()
+    feed(cluster, 0)
+    finish(cluster, 30)
     check_whole(cluster)
 
 

@@ -12,10 +12,10 @@ from node.core.events import PeerStateLost
 from node.core.limits import Limits
 from node.core.links.causes import Cause, Purpose
 from node.core.links.link import PROTOCOL_VERSION
-from node.core.links.link_frames import Frame, Hello, Kind, Part, Ping, Pong, Refuse
+from node.core.links.link_frames import Frame, Hello, Kind, Packed, Part, Ping, Pong, Refuse
 from node.core.links.link_states import LinkState
 from node.core.links.lives import Session
-from node.core.links.messages import Drop
+from node.core.links.messages import Drop, Returned
 from node.stack import (
     CloseConnection,
     ConnectionClosed,
@@ -30,7 +30,7 @@ from node.stack import (
     TimePassed,
     greeting_of,
 )
-from node.wire import encode_about
+from node.wire import decode_message, encode_about
 from tests.unit.nodes import STREAMS, Nodes
 from tests.unit.sites import TAU_MS
 
@@ -181,8 +181,10 @@ def test_the_newcomer_has_the_link_when_the_connection_ends_by_itself() -> None:
     nodes = running()
     nodes.give("bow", ConnectionOpened("ash", 9, greeting(replace(HELLO, life=5))))
     outputs = nodes.give("bow", ConnectionClosed("ash", 1, "ash hung up"))
-    # And whether what is kept for a query of its is still needed.
-    assert [type(frame) for frame in said(outputs, 9)] == [Hello, Part]
+    hello, returned = said(outputs, 9)  # and it is asked about the query of its life before
+    assert isinstance(hello, Hello)
+    assert isinstance(returned, Part)
+    assert decode_message(Packed(returned.payload, returned.numbers)) == Returned("q1")
     assert nodes.stacks["bow"].links["ash"].session == Session(5, 2, 0)
     assert not nodes.stacks["bow"].site.runs  # of the life before
 

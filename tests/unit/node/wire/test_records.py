@@ -38,6 +38,7 @@ RECORDS = st.one_of(
 )
 
 
+@examples(100)
 @given(RECORDS)
 @examples()
 def test_a_record_comes_back_as_it_was(record: Record) -> None:

@@ -40,6 +40,7 @@ def test_the_rows_of_a_part_are_those_of_its_ticks() -> None:
     assert way.part(rows, Span(8, 9)).num_rows == 0
 
 
+@examples(100)
 @given(st.data())
 @examples()
 def test_each_tick_walks_once_unless_it_is_stored_however_batches_are_cut(data: st.DataObject) -> None:
