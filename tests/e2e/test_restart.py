@@ -182,9 +182,10 @@ def test_on_a_full_disk_the_site_pauses_says_so_and_goes_on_by_itself(tmp_path: 
     with Daemons(config, arguments=("--speed", "4")).start(*SITES).linked() as daemons:
         command = Background(*query(config, join, "--out", out), name="query", folder=tmp_path)
         eventually("it has begun", lambda: "query " in command.err)
-        with suppress(OSError), ballast.open("ab", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 16))
+        for nbytes in (1 << 16, 1 << 9):
+            with suppress(OSError), ballast.open("ab", buffering=0) as file:
+                while True:
+                    file.write(bytes(nbytes))
         eventually("status says so", lambda: "the disk is full" in narrows("status", "--config", config).ok().out)
         assert command.process.poll() is None
         ballast.unlink()
