@@ -67,6 +67,8 @@ class Limits:
     #: So many copies that queries needed which are over at the stream's site may still be opened: their holders may
     #: not have heard of the end, and have lent them to others.
     unopened_copies_max: int = 10_000
+    #: Fences of so many queries and sites are remembered; a peer could send any number.
+    fences_max: int = 100_000
 
     def __post_init__(self) -> None:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")

@@ -294,8 +294,11 @@ class Participant:
         return early
 
     def on_fence(self, peer: str, message: Fence) -> None:
-        """What a site says of a query from now on belongs to another generation."""
+        """What a site says of a query from now on belongs to another generation. It may be here before its Prepare."""
+        self._fences.pop((peer, message.query_id), None)
         self._fences[peer, message.query_id] = message.generation
+        while len(self._fences) > self._limits.fences_max:
+            del self._fences[next(iter(self._fences))]
 
     def _is_current(self, peer: str, run: QueryRun, message: Message) -> bool:
         """Whether what a site says of a query is of the generation that is here."""
