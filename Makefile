@@ -9,7 +9,7 @@ STAMP := $(VENV)/.setup-done
 # Some shells set it. Without compiled files every test process reads the whole system as text again, a second each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test lint toxiproxy sim chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-spark proto clean help
+.PHONY: setup demo check test lint toxiproxy sim crashes chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-restart bench-spark proto clean help
 
 help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
@@ -17,7 +17,9 @@ help:
 	@echo "make check  the inner loop, about a minute: lint, types, core, planner, some simulated clusters"
 	@echo "make test   lint, types and all tests, about twelve minutes on two idle cores"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
-	@echo "make chaos  ten minutes of load and faults on real daemons behind Toxiproxy; SECONDS=, SEED=, ENGINE=spark"
+	@echo "make crashes   two simulated sites: a crash at every step, and every two crashes; an hour or two on two cores"
+	@echo "make chaos  ten minutes of load, kills and faults on real daemons behind Toxiproxy: bench/results/chaos.md;"
+	@echo "            SECONDS=, SEED=, ENGINE=spark, KILL_MEAN= seconds between two kills (0: none)"
 	@echo "make docs   the generated parts of docs/"
 	@echo "make mutants   bugs planted in the core, and which test notices each"
 	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
@@ -26,6 +28,7 @@ help:
 	@echo "make bench-planner planning: greedy over exhaustive, time to plan, trees: bench/results/planner.md"
 	@echo "make bench-plans   the plan that is chosen beside forced ones, real daemons, by bytes: bench/results/plans.md"
 	@echo "make bench-queries many queries beside one, the first release beside this tree: bench/results/queries.md"
+	@echo "make bench-restart windows of a million rows, kill -9, the first new row: bench/results/restart.md"
 	@echo "make bench-spark   a tick on Spark over window and batch, its floor, Structured Streaming: bench/results/spark.md"
 	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
 
@@ -63,8 +66,11 @@ test: lint toxiproxy
 sim: setup
 	$(BIN)/python -m tests.sim --seeds $(SEEDS)
 
+crashes: setup
+	$(BIN)/python -m tests.sim --exhaustive
+
 chaos: setup
-	$(BIN)/python -m tests.chaos --seconds $(SECONDS) --seed $(SEED) --engine $(or $(ENGINE),native)
+	$(BIN)/python -m tests.chaos --record --seconds $(SECONDS) --seed $(SEED) --engine $(or $(ENGINE),native) $(if $(KILL_MEAN),--kill-mean $(KILL_MEAN))
 
 mutants: setup
 	$(BIN)/python -m tests.mutants
@@ -92,6 +98,9 @@ bench-plans: setup
 bench-queries: setup
 	$(BIN)/python -m bench.queries
 
+bench-restart: setup
+	$(BIN)/python -m bench.restart
+
 bench-spark: $(STAMP)-bench
 	$(BIN)/python -m bench.spark
 
@@ -101,7 +110,7 @@ docs: setup
 
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc
 proto: setup
-	$(PROTOC) --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/control.proto
+	$(PROTOC) --python_out=. --pyi_out=. proto/node/rpc/link.proto proto/node/rpc/records.proto proto/node/rpc/control.proto
 	$(PROTOC) --grpc_python_out=. --mypy_grpc_out=. proto/node/rpc/control.proto
 
 clean:

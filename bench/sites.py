@@ -18,7 +18,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from node.core.effects import AppendBatch, QueryState, ReadLog, ReadSource, ReportQuery, RunOp, StoreRows, TrimLog
+from node.core.effects import (
+    AppendBatch,
+    QueryState,
+    ReadLog,
+    ReadSource,
+    ReportQuery,
+    RunOp,
+    StoreRows,
+    TrimLog,
+    WriteRecords,
+)
 from node.core.engine import Engine
 from node.core.events import ProbeFinished, QueryIssued, RowsArrived, RowsStored
 from node.core.limits import Limits
@@ -232,6 +242,8 @@ class Sites:
             case StoreRows():
                 self._outcome.rows += output.rows.num_rows
                 self._later(site, TURN_US, RowsStored(output.query_id, output.head, output.span))
+            case WriteRecords():
+                pass  # nobody dies here
             case ReportQuery():
                 self._state = output.state
                 if output.reason:

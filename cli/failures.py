@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cli.errors import CommandError
-from cli.exit_codes import FAILED, NOT_RIGHT
-from node.client import DaemonSilentError, DaemonUnreachableError
+from cli.exit_codes import FAILED, NOT_RIGHT, STILL_AWAY
+from node.client import AwayTooLongError, DaemonSilentError, DaemonUnreachableError
 from node.config import ConfigError
 from planner.model.errors import NarrowsError, PlanError, QueryError
 from spark_jobs.java import NoJavaError
@@ -14,6 +14,8 @@ _NOT_RIGHT = (ConfigError, QueryError, PlanError, CommandError, NoJavaError)
 
 def said(error: NarrowsError) -> tuple[str, int]:
     """The text without the name of the command, and the code."""
+    if isinstance(error, AwayTooLongError):
+        return str(error), STILL_AWAY
     if isinstance(error, DaemonSilentError):
         return f"{error}\nnarrows status shows how the sites are", FAILED
     if isinstance(error, DaemonUnreachableError):

@@ -25,6 +25,8 @@ GROUPS = {
         "node": "run the daemon of one site",
         "status": "what is going on: sites, streams, links, windows",
         "top": "the same, live",
+        "backup": "copy what a site keeps, while its daemon is stopped",
+        "restore": "begin anew with such a copy; says what is lost",
     },
     "queries": {
         "query": "issue a query and follow its rows",
@@ -44,8 +46,6 @@ COMMANDS = {name: text for commands in GROUPS.values() for name, text in command
 _MORE = """\
 narrows COMMAND --help says more, with examples. The configuration is the
 file cluster.toml here, unless --config or $NARROWS_CONFIG names another.
-  narrows run "SELECT o.id, p.cents FROM orders [RANGE 10 SECONDS] AS o
-               JOIN payments [RANGE 10 SECONDS] AS p ON o.id = p.order_id"
 Exit codes: 0 done, 1 failed while running, 2 asked for wrongly, 130 Ctrl-C.
 """
 

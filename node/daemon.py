@@ -18,12 +18,15 @@ from typing import Any, TypeVar
 
 from node.config import SPARK, ClusterConfig, SiteConfig, StreamConfig
 from node.core.engine import SiteEngine
+from node.core.events import SiteStarted
 from node.core.limits import Limits
 from node.core.links.lives import next_life
+from node.core.query_records import RecordKind
 from node.core.streams.position import Position, SourcePlace
 from node.core.streams.stream import LocalStream
 from node.engine.native import NativeEngine
 from node.instance import INSTANCE_VARIABLE
+from node.io.backup import restored_to
 from node.io.clock import Clock
 from node.io.control import Control
 from node.io.forced_exit import ForcedExit
@@ -31,6 +34,7 @@ from node.io.planning.plan_desk import PlanDesk
 from node.io.readiness import Readiness
 from node.io.reports.engine_report import EngineReport
 from node.io.results.issued_queries import Queries
+from node.io.results.leavings import leavings
 from node.io.runner import Runner
 from node.io.server import Server
 from node.io.sources.definition import check_definition
@@ -45,7 +49,8 @@ from node.io.threads.shared_records import SharedRecords
 from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
 from node.stack import Stack
-from node.storage.site_folder import SiteFolder, open_folder
+from node.storage.site_folder import RESULTS_NAME, SiteFolder, open_folder
+from node.wire.records import recovered
 from planner.model.errors import NarrowsError
 
 log = logging.getLogger(__name__)
@@ -77,6 +82,8 @@ class ServeOptions:
     logged: bool = True
     #: Forget what an earlier life of the site has left.
     fresh: bool = False
+    #: Go on without what of the logs is damaged.
+    accept_loss: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +139,9 @@ async def _live(
     """Until it is told to stop. Whatever is opened is left to ``closing``, which closes the last first."""
     here = config.site(site)
     # Before Spark, which writes beside the logs.
-    kept = _kept(config, here, options.fresh, closing) if options.logged else None
+    kept = await _kept(config, here, options, server, closing) if options.logged else None
     records = None if kept is None else SharedRecords(kept.records)
-    sources: dict[str, Source] = {}
-    for stream in here.streams:
-        if stream.spark is None:
-            logged = None if kept is None else kept.extents.get(stream.name)
-            sources[stream.name] = replay = Replay(stream, config.tau_ms, options.speed, records, logged)
-            closing.callback(replay.close)
+    sources = _recordings(config, here, options.speed, kept, records, closing)
     spark = around.spark(here, folder) if here.needs_spark else None
     if spark is not None:
         closing.callback(spark.stop)
@@ -150,17 +152,19 @@ async def _live(
         for name, live in (await _open_spark_streams(config, here, spark, options.speed, kept, stopping)).items():
             sources[name] = live
             closing.callback(live.close)
-    limits = Limits()
+    # Without a disk logs are in memory, and only have what somebody needs.
+    limits = Limits(log_bytes_max=config.log_quota_bytes) if options.logged else Limits(log_bytes_max=sys.maxsize)
     peers = dict(around.peers)
     late = LateFiles(config.late_dir)
     closing.callback(late.close)
     streams = [_local(stream, sources[stream.name], config.tau_ms, kept, late) for stream in here.streams]
-    stack = _stack(config, site, peers, streams, limits, records)
+    life = next_life(None, int(time.time())) if records is None else records.life
     files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(files.stop)
-    queries = Queries(site, folder, files, limits, stack.life)
+    queries = await _queries(config, site, options, life, folder, files, limits, server)
     closing.callback(queries.close)
+    stack = _stack(config, site, peers, life, streams, limits, records, queries)
 
     runner = Runner(stack, Clock(), queries, late, files)
     closing.callback(runner.close)
@@ -170,12 +174,13 @@ async def _live(
     closing.callback(engine_thread.stop)
     storage = _storage(kept, records, here, runner, late, sources)
     closing.callback(storage.stop)
-    remember = None if records is None else records.remember_life
+    remember = None if records is None else records.remember
     runner.connect(transport, engine_thread, storage, sources, remember)
     desk = PlanDesk(runner, config)
     closing.callback(desk.close)
     report = EngineReport if spark is None else lambda: spark.report(engine)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
+    control.start()
 
     engine_thread.start()
     storage.start()
@@ -184,8 +189,30 @@ async def _live(
     closing.push_async_callback(server.stop, STOP_GRACE_S)
     transport.start()
     closing.push_async_callback(transport.stop)
+    closing.push_async_callback(control.leave)
+    runner.put([SiteStarted()])
     log.info("site %s is ready at %s", site, here.listen)
     await _run_until(stopping, runner, control)
+
+
+async def _queries(
+    config: ClusterConfig,
+    site: str,
+    options: ServeOptions,
+    life: int,
+    folder: Path,
+    files: FileThread,
+    limits: Limits,
+    server: Server,
+) -> Queries:
+    """The queries of this home with their rows: those of earlier lives too, if anything is kept."""
+    results = config.state_dir / site / RESULTS_NAME if options.logged else folder
+    quota = config.results_quota_bytes
+    queries = Queries(site, results, files, limits, life, durable=options.logged, quota_bytes=quota)
+    if options.logged and results.exists():
+        server.readiness.step("looking at the rows of earlier queries")
+    await asyncio.to_thread(queries.recover)
+    return queries
 
 
 async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) -> None:
@@ -203,13 +230,40 @@ async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) 
         await asyncio.gather(sampling, waiting, running, return_exceptions=True)
 
 
-def _kept(config: ClusterConfig, here: SiteConfig, fresh: bool, closing: AsyncExitStack) -> SiteFolder:
+async def _kept(
+    config: ClusterConfig, here: SiteConfig, options: ServeOptions, server: Server, closing: AsyncExitStack
+) -> SiteFolder:
     """The site's folder, which no other daemon has, and in it the next life of the site."""
     path, streams = config.state_dir / here.name, [stream.name for stream in here.streams]
-    kept = open_folder(path, config.name, here.name, streams, int(time.time()), fresh)
+
+    def opened() -> SiteFolder:
+        step, clock_s = server.readiness.step, int(time.time())
+        asked = {"fresh": options.fresh, "accept_loss": options.accept_loss}
+        return open_folder(path, config.name, here.name, streams, clock_s, **asked, step=step, results=leavings)
+
+    # A log may be long, and whoever asks is told that it is being read.
+    kept = await asyncio.to_thread(opened)
     closing.callback(kept.close)
     log.info("site %s begins life %d in %s", here.name, kept.records.life, path)
     return kept
+
+
+def _recordings(
+    config: ClusterConfig,
+    here: SiteConfig,
+    speed: float | None,
+    kept: SiteFolder | None,
+    records: SharedRecords | None,
+    closing: AsyncExitStack,
+) -> dict[str, Source]:
+    """The site's streams that are replayed from files."""
+    sources: dict[str, Source] = {}
+    for stream in here.streams:
+        if stream.spark is None:
+            logged = None if kept is None else kept.extents.get(stream.name)
+            sources[stream.name] = replay = Replay(stream, config.tau_ms, speed, records, logged)
+            closing.callback(replay.close)
+    return sources
 
 
 def _local(config: StreamConfig, source: Source, tau_ms: int, kept: SiteFolder | None, late: LateFiles) -> LocalStream:
@@ -220,21 +274,31 @@ def _local(config: StreamConfig, source: Source, tau_ms: int, kept: SiteFolder |
     logged = kept.extents.get(config.name)
     late.begin(config.name, check_definition(config, local.info, tau_ms, kept.records, logged))
     read_to = Position(0, 0) if logged is None or logged.place is None else logged.place.read_to
-    return replace(local, logged=logged, aside=late.aside_after(config.name, read_to))
+    aside = late.aside_after(config.name, read_to)
+    restored = restored_to(kept.records, config.name)
+    return replace(local, logged=logged, aside=aside, keep_whole=config.keep_whole, restored_to=restored)
 
 
 def _stack(
     config: ClusterConfig,
     site: str,
     peers: Mapping[str, str],
+    life: int,
     streams: Sequence[LocalStream],
     limits: Limits,
     records: SharedRecords | None,
+    queries: Queries,
 ) -> Stack:
-    """Without a folder nobody is remembered, and lives are told apart by the clock."""
-    life = next_life(None, int(time.time())) if records is None else records.life
-    lives = None if records is None else records.peer_lives
-    return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, lives)
+    """With the queries of earlier lives that go on. Without a folder nobody and nothing is remembered."""
+    if records is None:
+        return Stack(config.name, site, peers, config.tau_ms, life, streams, limits)
+    kept: dict[str, dict[str, bytes]] = {kind: records.all(kind) for kind in RecordKind}
+    homes = {query_id: home for query_id, home in kept[RecordKind.HOME].items() if queries.can_go_on(query_id)}
+    queries.end_unfinished("the daemon was restarted before the query was promised", homes)
+    stored = {query_id: queries.stored_spans(query_id) for query_id in homes}
+    found = recovered({**kept, RecordKind.HOME: homes}, stored)
+    folder = records.folder, records.last_life
+    return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, records.met, found, *folder)
 
 
 def _storage(

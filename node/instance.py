@@ -8,3 +8,5 @@ was started.
 from __future__ import annotations
 
 INSTANCE_VARIABLE = "NARROWS_INSTANCE"
+#: In the trailing metadata of a call that is refused because the daemon is starting.
+STARTING_KEY = "narrows-starting"

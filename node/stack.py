@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from node.codec import FrameReader, FrameWriter, Shipment
-from node.core.effects import Effect, Send
+from node.core.effects import Effect, KeepRecord, RemoveRecord, Send, WriteRecords
 from node.core.errors import PeerProtocolError, PeerRefusedError
 from node.core.events import ClockAdvanced, Event, LinkMeasured, MessageReceived, PeerGreeted, PeerStateLost
 from node.core.limits import Limits
@@ -19,9 +19,13 @@ from node.core.links.causes import Cause, Traffic
 from node.core.links.link import Identity, Link, LinkNews
 from node.core.links.link_frames import Frame, Hello, Part, Pong, Refuse
 from node.core.links.link_states import LinkState
+from node.core.links.lives import Met
+from node.core.query_records import Recovered
+from node.core.records import Delete
 from node.core.site import Site
 from node.core.streams.stream import LocalStream
 from node.wire import decode_about, decode_message, encode_about, encode_message, kind_of
+from node.wire.records import record_out
 from planner.algorithms.http2 import Framing
 
 
@@ -69,7 +73,7 @@ class LifeRemembered:
     """Answers RememberLife: it is durable."""
 
     peer: str
-    life: int
+    met: Met
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ class RememberLife:
     """Write down that this life of the peer was met, before its link is up. Answered by LifeRemembered."""
 
     peer: str
-    life: int
+    met: Met
 
 
 Input = Event | ConnectionOpened | ConnectionClosed | FrameArrived | LifeRemembered | TimePassed
@@ -118,6 +122,17 @@ def greeting_of(shipment: Shipment) -> Greeting:
     if not isinstance(frames[0], Hello):
         raise PeerProtocolError(f"a connection requires Hello first; got {type(frames[0]).__name__}")
     return Greeting(frames[0], tuple(frames), reader)
+
+
+def _as_bytes(effect: Effect) -> Effect:
+    """Records as they are kept."""
+    match effect:
+        case KeepRecord():
+            return WriteRecords((record_out(effect.record),))
+        case RemoveRecord():
+            return WriteRecords((Delete(effect.kind, effect.query_id),))
+        case _:
+            return effect
 
 
 class _Connection:
@@ -143,8 +158,8 @@ class _Newcomer:
 class Stack:
     """One site with its links.
 
-    ``life`` rises with every start of the site's daemon. ``seen_lives`` are the highest ones of its peers that are
-    written down, where somebody writes them down (RememberLife); else None.
+    ``life`` rises with every start of the site's daemon. ``met`` are the highest ones of its peers that are written
+    down, where somebody writes them down (RememberLife); else None. ``folder`` and ``last_life``: as in Identity.
     """
 
     def __init__(
@@ -156,19 +171,26 @@ class Stack:
         life: int,
         streams: Sequence[LocalStream],
         limits: Limits,
-        seen_lives: Mapping[str, int] | None = None,
+        met: Mapping[str, Met] | None = None,
+        recovered: Recovered | None = None,
+        folder: int = 0,
+        last_life: int = 0,
     ) -> None:
         about = encode_about(stream.info for stream in streams)
-        me = Identity(cluster, tau_ms, site, life, about)
-        seen, remembers = seen_lives or {}, seen_lives is not None
-        self.site = Site(site, tau_ms, streams, limits)
+        me = Identity(cluster, tau_ms, site, life, about, folder, last_life)
+        seen, remembers = met or {}, met is not None
+        self.site = Site(site, tau_ms, streams, limits, life, recovered)
         self.life = life
         self.tau_ms = tau_ms
         self.limits = limits
         self.links = {
-            peer: Link(me, peer, limits, seen_life=seen.get(peer, 0), remembers=remembers) for peer in sorted(peers)
+            peer: Link(me, peer, limits, met=seen.get(peer, Met()), remembers=remembers) for peer in sorted(peers)
         }
-        self.site.watch_links(self.links, lambda peer: self.links[peer].backlog_bytes)
+        self.site.watch_links(
+            self.links,
+            lambda peer: self.links[peer].backlog_bytes,
+            lambda peer: self.links[peer].state is LinkState.UP,
+        )
         self.bandwidths = {peer: BandwidthMeter() for peer in self.links}
         # A query asks before it runs, under another name.
         self.traffic = Traffic(2 * limits.ended_queries_max)
@@ -192,12 +214,13 @@ class Stack:
                     self._on_shipment(item, now_us)
                 case LifeRemembered():
                     link = self.links[item.peer]
-                    self._apply(link, link.remembered(item.life, now_us), now_us)
+                    self._apply(link, link.remembered(item.met, now_us), now_us)
                 case TimePassed():
                     self._on_time(now_us)
                 case _:
                     self._events.append(item)
         self._tell_site(now_us)
+        # After all that was asked for in this turn: what others are told is durable before it leaves.
         for peer, connection in self._connections.items():
             self._flush(peer, connection)
         out, self._out = self._out, []
@@ -217,7 +240,7 @@ class Stack:
             void = {lost}
             for effect in self.site.handle(events, now_us):
                 if not isinstance(effect, Send):
-                    self._out.append(effect)
+                    self._out.append(_as_bytes(effect))
                 elif effect.peer not in void and self._send(self.links[effect.peer], effect):
                     # It did not know of that when it said the rest.
                     void.add(effect.peer)

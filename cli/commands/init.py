@@ -44,7 +44,8 @@ path = "orders.csv"
 ts = "ts"
 # How much later than its neighbours a tuple may come and still be taken.
 lateness = "0ms"
-# How much of its past is kept for queries that come later. Without it, they see only what is read from then on.
+# How much of its past queries that come later see at once. Without it they see what is read from then on; but all of
+# a recording is kept for query --from start, unless this says less: "0ms" keeps nothing.
 # retain = "10min"
 
 [site.virginia]

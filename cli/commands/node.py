@@ -39,6 +39,11 @@ examples:
     is_flag=True,
     help="forget what an earlier run of the site has left in state_dir, after saying what that is, and begin anew",
 )
+@click.option(
+    "--accept-data-loss",
+    is_flag=True,
+    help="go on without what is damaged in the logs of its streams, which is put aside; queries that need it end",
+)
 @click.option("--with-parent", is_flag=True, hidden=True)
 @click.option("--verbose", is_flag=True, help="say more")
 def command(
@@ -48,6 +53,7 @@ def command(
     engine: str | None,
     no_log: bool,
     fresh: bool,
+    accept_data_loss: bool,
     with_parent: bool,
     verbose: bool,
 ) -> int:
@@ -64,5 +70,6 @@ def command(
     check_spark([cluster.site(site)])
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, format=f"%(asctime)s {site} %(levelname)s %(message)s", stream=sys.stderr)
-    serve_site(cluster, site, ServeOptions(speed, with_parent, logged=not no_log, fresh=fresh))
+    options = ServeOptions(speed, with_parent, logged=not no_log, fresh=fresh, accept_loss=accept_data_loss)
+    serve_site(cluster, site, options)
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options.values import FILE, OneOf
+from cli.options.values import FILE, OneOf, seconds
 
 _format = click.option(
     "--format",
@@ -19,7 +19,20 @@ _out = click.option(
     "--out",
     type=FILE,
     metavar="FILE",
-    help="write rows to FILE instead: .parquet, .csv or .jsonl; it appears, or is replaced, when it is whole",
+    help="write rows to FILE instead: .parquet, .csv, .jsonl or .arrows; it appears, or is replaced, when it is whole",
+)
+wait_option = click.option(
+    "--wait",
+    type=seconds,
+    metavar="DURATION",
+    help="the longest to wait, each time, for a site that is away, such as 10min; then exit code 3 (default: for ever, "
+    "but not for one that never answered)",
+)
+reader_option = click.option(
+    "--as",
+    "reader",
+    metavar="NAME",
+    help="read under this name: each name has its own place, and rows are kept until all names have taken them",
 )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cli.asking import NotReady
 from cli.show.tables import size_text, tick_time
+from node.core.status import LOGS_FULL
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 
@@ -29,7 +30,11 @@ PREPARING_S = 3.0
 FLAPS = 3
 #: A round trip is long if it takes so many times as long as the shortest one did, and this much more.
 _TRIPS = 4
+#: What the reader is called that no one has named.
+_DEFAULT = "default"
 _TRIP_US = 200_000
+#: Of so many queries it is said what logs keep for them.
+_KEPT_MAX = 3
 
 
 def diagnosis(statuses: Statuses, tau_ms: int) -> list[str]:
@@ -43,8 +48,11 @@ def diagnosis(statuses: Statuses, tau_ms: int) -> list[str]:
         *_restarting_sparks(cluster),
         *_links(cluster),
         *_preparing(cluster),
+        *_recovering(cluster),
+        *_reading_again(cluster),
         *_still_streams(cluster),
         *_unread(cluster),
+        *_full_logs(cluster),
         *_paused_streams(cluster),
     ]
     return [*(troubles or [_all_is_well(cluster)]), *_set_aside(cluster)]
@@ -138,9 +146,15 @@ def _ended_queries(cluster: _Cluster) -> Iterator[str]:
             if query.unread_rows and not query.followed:
                 yield (
                     f"query {query.query_id} has ended ({query.state}), and {_rows(query)} wait at {status.site} that "
-                    f"nobody has taken: narrows follow {query.query_id} takes them, "
+                    f"{_takers(query)} taken: narrows follow {query.query_id} takes them, "
                     f"narrows drop {query.query_id} forgets them"
                 )
+
+
+def _takers(query: pb.QueryBrief) -> str:
+    """Who has not, in words."""
+    names = [reader.name for reader in query.readers if reader.lag_rows]
+    return "nobody has" if names in ([], [_DEFAULT]) else f"{_listed(names)} {_have(names)} not"
 
 
 def _wrong_moments(cluster: _Cluster) -> Iterator[str]:
@@ -280,6 +294,44 @@ def _preparing(cluster: _Cluster) -> Iterator[str]:
             )
 
 
+def _recovering(cluster: _Cluster) -> Iterator[str]:
+    for query in cluster.queries:
+        if not query.HasField("recovery"):
+            continue
+        recovery = query.recovery
+        span = f"for {_span(recovery.seconds)} ({recovery.reason})"
+        if recovery.heads:
+            heads = _listed([_progress(head, cluster.tau_ms) for head in recovery.heads])
+            yield f"query {query.query_id} catches up {span}: {heads}; nothing is lost"
+        else:
+            sites = f"it waits for {_listed(query.waiting_for)}" if query.waiting_for else "it begins again"
+            yield f"query {query.query_id} recovers {span}: {sites}; nothing is lost"
+
+
+def _progress(head: pb.HeadProgress, tau_ms: int) -> str:
+    """Of how much event time that it has to go through again a head has done."""
+    if head.done_tick >= head.goal_tick:
+        return f"{head.head} is where it was"
+    done, goal = tick_time(head.done_tick, tau_ms), tick_time(head.goal_tick, tau_ms)
+    share = ""
+    if head.begun_tick > TICK_MIN and head.goal_tick < TICK_END:
+        share = f"{(head.done_tick - head.begun_tick) / (head.goal_tick - head.begun_tick):.0%}, "
+    return f"{head.head} has {share}event time {done} of {goal}"
+
+
+def _reading_again(cluster: _Cluster) -> Iterator[str]:
+    """Copies and windows that are filled from a stream's log; heads are told with their query."""
+    for site, status in cluster.answering.items():
+        for one in status.catching_up:
+            if one.what == "head" or one.tick >= one.goal_tick:
+                continue
+            what = f"the copy that {one.peer} has" if one.what == "copy" else "a window"
+            tick, goal = tick_time(one.tick, cluster.tau_ms), tick_time(one.goal_tick, cluster.tau_ms)
+            yield (
+                f"{site} reads the log of {one.stream} for {what} ({_listed(one.queries)}): event time {tick} of {goal}"
+            )
+
+
 def _still_streams(cluster: _Cluster) -> Iterator[str]:
     """A source that gives nothing, so that queries wait: not one that is only quiet while its clock goes on."""
     for site, stream in cluster.streams:
@@ -300,21 +352,73 @@ def _unread(cluster: _Cluster) -> Iterator[str]:
         for query in status.queries:
             if query.unread_seconds < UNREAD_S:
                 continue
-            if not query.followed:
-                why = f"nobody follows it: narrows follow {query.query_id} takes them"
+            behind = _behind_most(query)
+            name = "" if behind.name in ("", _DEFAULT) else f" {behind.name}"
+            if behind.file:
+                why = f"they are not yet in {behind.file}" + (f" ({behind.trouble})" if behind.trouble else "")
+            elif not (behind.attached or (query.followed and not behind.name)):
+                option = f" --as{name}" if name else ""
+                who = f" as{name}" if name else ""
+                why = f"nobody follows it{who}: narrows follow {query.query_id}{option} takes them"
             elif query.read_per_s >= 0.5:
-                why = f"its reader is slow: it took {query.read_per_s:,.0f} rows a second lately"
+                why = f"its reader{name} is slow: it took {query.read_per_s:,.0f} rows a second lately"
             else:
-                why = "its reader is connected and takes none"
-            full = "; so many that streams are not read on" if query.full else ""
+                why = f"its reader{name} is connected and takes none"
+            full = f"; so many that streams are not read on{_because(query.trouble)}" if query.full else ""
             yield (
                 f"query {query.query_id}: {_rows(query)} wait at {site}, on disk, the oldest for "
                 f"{_span(query.unread_seconds)}; {why}{full}"
             )
 
 
+def _behind_most(query: pb.QueryBrief) -> pb.ReaderStatus:
+    return max(query.readers, key=lambda reader: reader.lag_rows, default=pb.ReaderStatus())
+
+
+def _because(trouble: str) -> str:
+    return f" ({trouble})" if trouble else ""
+
+
+def _full_logs(cluster: _Cluster) -> Iterator[str]:
+    for site, status in cluster.answering.items():
+        if not 0 < status.log_quota_bytes <= status.log_bytes:
+            continue
+        paused = [stream.name for stream in status.streams if stream.reason == LOGS_FULL]
+        effect = f": {_listed(paused)} {'is' if len(paused) == 1 else 'are'} not read on" if paused else ""
+        held = f"they hold {size_text(status.log_bytes)} of {size_text(status.log_quota_bytes)}"
+        keepers = sorted(_kept(status), key=lambda kept: -kept.bytes)
+        why = [_kept_for(cluster, site, kept) for kept in keepers[:_KEPT_MAX]]
+        more = [f"{len(keepers) - _KEPT_MAX} queries more need less"] if len(keepers) > _KEPT_MAX else []
+        yield "; ".join([f"the logs of {site} have reached log_quota ({held}){effect}", *why, *more])
+
+
+def _kept(status: pb.StatusReply) -> list[pb.KeptLog]:
+    """By query, over all streams."""
+    found: dict[str, pb.KeptLog] = {}
+    for kept in status.kept:
+        known = found.get(kept.query_id)
+        if known is None:
+            found[kept.query_id] = one = pb.KeptLog()
+            one.CopyFrom(kept)
+        else:
+            known.bytes += kept.bytes
+            known.since = min(known.since, kept.since)
+    return list(found.values())
+
+
+def _kept_for(cluster: _Cluster, site: str, kept: pb.KeptLog) -> str:
+    query, home = kept.query_id, kept.home
+    since = tick_time(kept.since, cluster.tau_ms)
+    what = f"{size_text(kept.bytes)} since {since} are kept for query {query} of home {home}"
+    if kept.runs and home not in cluster.silent:
+        return f"{what}, which runs: raise log_quota and restart {site}, or narrows drop {query}"
+    return f"{what}, which waits for {home}: bring {home} back, or narrows drop {query} --at {site}"
+
+
 def _paused_streams(cluster: _Cluster) -> Iterator[str]:
     for site, stream in cluster.streams:
+        if stream.reason == LOGS_FULL:
+            continue  # said for the site
         if stream.state != "failed" and stream.reason:
             yield f"stream {stream.name} at {site} is not read on: {stream.reason}; make room, and it goes on by itself"
             continue

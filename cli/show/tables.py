@@ -56,9 +56,10 @@ def _running(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
     rows = [(site, query) for site, status in statuses.items() for query in status.queries]
     if not rows:
         return
-    out = table("Queries", "query", "home", "state", ">rows", "plan")
+    out = table("Queries", "query", "home", "state", ">rows", "readers", "plan")
     for site, query in rows:
-        out.add_row(query.query_id, site, query.state, f"{query.rows:,}", query.plan_brief)
+        readers = "\n".join(reader_text(reader, query.rows) for reader in query.readers)
+        out.add_row(query.query_id, site, query.state, f"{query.rows:,}", escape(readers), query.plan_brief)
     console.print(out)
 
 
@@ -180,13 +181,22 @@ def _probes(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
 
 def show_queries(console: Console, queries: list[pb.QueryInfo]) -> None:
     """One line per query."""
-    out = table("Queries", "id", "home", "state", ">rows", "followed", "query")
+    out = table("Queries", "id", "home", "state", "complete from", ">rows", "readers", "query")
     for query in queries:
         state = query.state + (f": {query.reason}" if query.reason else "")
         text = escape(" ".join(query.text.split()))  # a window in lower case would else be markup, and vanish
-        followed = "yes" if query.followed else "no"
-        out.add_row(query.query_id, query.home, escape(state), f"{query.rows:,}", followed, text)
+        readers = "\n".join(reader_text(reader, query.rows) for reader in query.readers)
+        begin = begin_time(query.complete_from)
+        out.add_row(query.query_id, query.home, escape(state), begin, f"{query.rows:,}", escape(readers), text)
     console.print(out)
+
+
+def reader_text(reader: pb.ReaderStatus, rows: int) -> str:
+    """Who it is, and how far."""
+    where = f" to {reader.file}" if reader.file else ", connected" if reader.attached else ""
+    lag = f", {reader.lag_rows:,} behind" if reader.lag_rows else ""
+    trouble = f" ({reader.trouble})" if reader.trouble else ""
+    return f"{reader.name}{where}: {reader.taken:,} of {rows:,} taken{lag}{trouble}"
 
 
 def tick_time(tick: int, tau_ms: int) -> str:
@@ -200,6 +210,20 @@ def tick_time(tick: int, tau_ms: int) -> str:
     except OverflowError:
         return f"{tick * tau_ms} ms"
     return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def moment(event_ms: int) -> str:
+    """An event time in UTC, without what is nothing."""
+    return tick_time(event_ms, 1).removesuffix(".000")
+
+
+def begin_time(said: pb.CompleteFrom) -> str:
+    """From which event time on the rows of a query are complete; nothing while it is not known."""
+    if not said.HasField("first_tick"):
+        return ""
+    if said.first_tick <= TICK_MIN:
+        return "the beginning"
+    return moment(said.from_ms) if said.HasField("from_ms") else "the end"
 
 
 def size_text(nbytes: int) -> str:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from cli.asking import ask_all
-from cli.sites import client_of
+from cli.sites import client_of, home_client
 from cli.tasks.stats import probe_stats
 from node.config import ClusterConfig
+from node.core.queries.query_id import home_of
 from node.core.streams.sealer import LATE
 from node.rpc import control_pb2 as pb
+from planner.model.errors import NarrowsError
 
 
-def caveats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list[str]:
+def caveats(query: pb.QueryInfo, statuses: Mapping[str, pb.StatusReply]) -> list[str]:
     """Each as a line; none if all is as it should be."""
-    return [*_aside(query_id, statuses), *_probes(query_id, statuses)]
+    return [*_aside(query, statuses), *_probes(query.query_id, statuses)]
 
 
 def say(lines: list[str]) -> None:
@@ -26,24 +29,26 @@ def say(lines: list[str]) -> None:
 
 def say_caveats(config: ClusterConfig, query_id: str) -> None:
     """The same of a query of a running cluster. A site that does not answer fails nothing: the rows are there."""
-    clients = {site.name: client_of(config, site.name) for site in config.sites}
+    query, silent = pb.QueryInfo(query_id=query_id), [home_of(query_id)]
+    with suppress(NarrowsError), home_client(config, query_id) as home:
+        query, silent = next(info for info in home.queries() if info.query_id == query_id), []
+    asked = [site.name for site in config.sites if any(stream.name in query.streams for stream in site.streams)]
+    clients = {site: client_of(config, site) for site in asked}
     try:
         said = ask_all(clients)
     finally:
         for client in clients.values():
             client.close()
-    say(caveats(query_id, {site: status for site, status in said.items() if isinstance(status, pb.StatusReply)}))
-    if silent := [site for site, status in said.items() if isinstance(status, str)]:
+    say(caveats(query, {site: status for site, status in said.items() if isinstance(status, pb.StatusReply)}))
+    if silent := [*silent, *(site for site, status in said.items() if isinstance(status, str))]:
         say([f"{', '.join(silent)} did not say whether tuples took no part in {query_id}"])
 
 
-def _aside(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> Iterator[str]:
-    """Of the sites whose streams the query reads."""
+def _aside(query: pb.QueryInfo, statuses: Mapping[str, pb.StatusReply]) -> Iterator[str]:
+    """Of the streams that the query reads."""
     for site, status in statuses.items():
-        if not any(view.query_id == query_id for view in status.views):
-            continue
         for stream in status.streams:
-            if stream.aside:
+            if stream.aside and stream.name in query.streams:
                 reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in sorted(stream.aside_by_reason.items()))
                 tuples = "1 tuple" if stream.aside == 1 else f"{stream.aside:,} tuples"
                 where = f"; they are in {stream.aside_file}" if stream.aside_file else ""

@@ -9,9 +9,18 @@ from rich.console import Console
 
 from cli.errors import CommandError
 from cli.exit_codes import DONE, INTERRUPTED
+from cli.show.completeness import completeness
 from cli.show.progress import LiveLine, rows_text
 from cli.tasks.follow import Followed, OnInfo, follow
-from node.client import Client, DaemonRefusedError, DaemonUnreachableError, NotNowError, UnknownQueryError
+from cli.tasks.notices import Notices, patience, say
+from node.client import (
+    AwayTooLongError,
+    Client,
+    DaemonRefusedError,
+    DaemonUnreachableError,
+    NotNowError,
+    UnknownQueryError,
+)
 from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
 from planner.model.errors import NarrowsError, QueryError
@@ -31,14 +40,27 @@ def issue(client: Client, request: pb.IssueRequest) -> str:
     return issued.query_id
 
 
-def deliver(client: Client, query_id: str, out: Path | None, form: str | None) -> int:
+def wait_for(client: Client, wait_s: float | None, purpose: str) -> None:
+    """From now on the client waits for its daemon: so long, or for ever.
+
+    Somebody who never answered may have another address: that is waited for only if it was asked for.
+    Raises DaemonUnreachableError, or AwayTooLongError.
+    """
+    client.patience = patience(wait_s)
+    if wait_s is None:
+        client.readiness()
+    client.await_ready(client.patience, purpose)
+
+
+def deliver(client: Client, query_id: str, out: Path | None, form: str | None, reader: str = "") -> int:
     """The exit code. Raises NarrowsError if rows cannot be had or written; it says where they are then."""
-    again = f"narrows follow {query_id} takes them, narrows drop {query_id} ends it"
+    name = f" --as {reader}" if reader else ""
+    again = f"narrows follow {query_id}{name} takes them, narrows drop {query_id} ends it"
     try:
-        followed = follow(client, query_id, out, form, _on_info(out))
+        followed = follow(client, query_id, out, form, _on_info(out), reader=reader)
     except UnknownQueryError as error:
         raise CommandError(str(error)) from None
-    except DaemonUnreachableError:
+    except (DaemonUnreachableError, AwayTooLongError):
         raise
     except NarrowsError as error:
         raise NarrowsError(f"{error}\nquery {query_id} keeps its rows: {again}") from None
@@ -47,6 +69,8 @@ def deliver(client: Client, query_id: str, out: Path | None, form: str | None) -
         raise
     if followed.detached:
         print(f"detached after {rows_text(followed.rows)}; {query_id} goes on: {again}", file=sys.stderr)
+        if followed.untold:
+            say(f"site {client.site} is away and could not be told; some rows will come again")
         return INTERRUPTED
     if followed.info.state != QueryState.COMPLETED:
         raise NarrowsError(_ended_early(query_id, followed, out))
@@ -68,9 +92,16 @@ def _on_info(out: Path | None) -> OnInfo:
     """Rows that go to a file are not seen, so a line on the terminal says how many there are."""
     console = Console(stderr=True)
     console.quiet = out is None or not console.is_terminal
-    line = LiveLine(console)
+    line, notices = LiveLine(console), Notices()
+    told = False
 
     def show(info: pb.QueryInfo, rows: int) -> None:
+        nonlocal told
+        text = "" if told else completeness(info.complete_from)
+        if text:
+            told = True
+            say(text)
+        notices.note(info)
         line.show(lambda: f"{rows:,} rows in {out}; the query is {info.state}")
         if QueryState(info.state).ended:
             line.end()

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import itertools
-import json
-import math
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TextIO
+from typing import Protocol, TextIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 
 from cli.errors import CommandError
+from node.io.results.row_formats import FILE_FORMATS, StreamOutput, row_output, sayable
+from node.storage.folder import sync_folder
 from planner.model.errors import NarrowsError
 
 _WIDTH_MIN = 6
 _WIDTH_MAX = 40
-#: Rows are written to Parquet when they take this much memory.
-_ROW_GROUP_BYTES = 64 << 20
-FILE_FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 class OutputError(NarrowsError):
@@ -224,138 +217,6 @@ def _width(name: str, texts: list[str]) -> int:
     return min(_WIDTH_MAX, max(_WIDTH_MIN, longest))
 
 
-class StreamOutput:
-    """CSV or JSON lines to an open stream."""
-
-    safe_at_once = True
-
-    def __init__(self, stream: BinaryIO, form: str, schema: pa.Schema) -> None:
-        self._stream = stream
-        self._write = self._csv if form == "csv" else self._jsonl
-        if form == "csv":
-            names = pa.table({str(i): [name] for i, name in enumerate(schema.names)})
-            pa.csv.write_csv(names, stream, pa.csv.WriteOptions(include_header=False))
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._write(rows)
-        self._stream.flush()
-
-    def _csv(self, rows: pa.RecordBatch) -> None:
-        flat = pa.RecordBatch.from_arrays([_csv_column(column) for column in rows.columns], rows.schema.names)
-        pa.csv.write_csv(flat, self._stream, pa.csv.WriteOptions(include_header=False))
-
-    def _jsonl(self, rows: pa.RecordBatch) -> None:
-        plain = pa.RecordBatch.from_arrays([sayable(column) for column in rows.columns], rows.schema.names)
-        self._stream.write("".join(f"{_json(row)}\n" for row in plain.to_pylist()).encode())
-
-    def finish(self) -> None:
-        self._stream.flush()
-
-    def abandon(self) -> None:
-        """What was written stays."""
-
-
-def _csv_column(column: pa.Array) -> pa.Array:
-    """CSV knows numbers, booleans and text; everything else becomes text."""
-    column = sayable(column)
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return column
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return column
-    if not pa.types.is_nested(kind) and not _is_bytes(kind):
-        try:
-            return pc.cast(column, pa.string())
-        except pa.ArrowNotImplementedError:
-            pass
-    texts = [None if value is None else _json(value) for value in column.to_pylist()]
-    return pa.array(texts, pa.string())
-
-
-def sayable(column: pa.Array) -> pa.Array:
-    """The column with every time as Arrow writes it and every duration as a number of its units.
-
-    Python has no type for nanoseconds, nor for years before 1 or after 9999.
-    """
-    kind = _sayable_type(column.type)
-    return column if kind == column.type else pc.cast(column, kind)
-
-
-def _sayable_type(kind: pa.DataType) -> pa.DataType:
-    types = pa.types
-    if types.is_duration(kind):
-        return pa.int64()
-    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
-        return pa.string()
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(_sayable_type(field.type)) for field in kind])
-    if types.is_map(kind):
-        return pa.map_(_sayable_type(kind.key_type), _sayable_type(kind.item_type))
-    if types.is_fixed_size_list(kind):
-        return pa.list_(_sayable_type(kind.value_type), kind.list_size)
-    if types.is_large_list(kind):
-        return pa.large_list(_sayable_type(kind.value_type))
-    return pa.list_(_sayable_type(kind.value_type)) if types.is_list(kind) else kind
-
-
-def _json(value: object) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_value)
-    except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=False, default=_json_value)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no word for what is not a finite number, so that becomes text."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
-
-
-def _json_value(value: object) -> str:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
-
-
-class ParquetOutput:
-    """Parquet to an open file. Rows are collected: a row group per chunk would make a large, slow file."""
-
-    safe_at_once = False
-
-    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self._writer = pa.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
-        self._schema = schema
-        self._rows: list[pa.RecordBatch] = []
-        self._nbytes = 0
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._rows.append(rows)
-        self._nbytes += rows.nbytes
-        if self._nbytes >= _ROW_GROUP_BYTES:
-            self._write_group()
-
-    def _write_group(self) -> None:
-        if self._rows:
-            self._writer.write_table(pa.Table.from_batches(self._rows, schema=self._schema))
-        self._rows, self._nbytes = [], 0
-
-    def finish(self) -> None:
-        self._write_group()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        # Or its destructor would try to write the end of a file that is closed by then, and complain.
-        self._writer.is_open = False
-
-
 class FileOutput:
     """A file that appears under its name only when it is whole."""
 
@@ -370,15 +231,10 @@ class FileOutput:
         except OSError as error:
             raise self._cannot(error) from None
         try:
-            self._output = self._opened(form, schema)
+            self._output = row_output(self._file, form, schema)
         except (OSError, pa.ArrowException) as error:
             self._remove()
             raise self._cannot(error) from None
-
-    def _opened(self, form: str, schema: pa.Schema) -> StreamOutput | ParquetOutput:
-        if form == "parquet":
-            return ParquetOutput(self._file, schema)
-        return StreamOutput(self._file, form, schema)
 
     def _cannot(self, error: Exception) -> OutputError:
         return OutputError(f"cannot write {self._path}: {getattr(error, 'strerror', None) or error}")
@@ -411,6 +267,7 @@ class FileOutput:
             os.fsync(self._file.fileno())
             self._file.close()
             self._part.replace(path)
+            sync_folder(path.parent)
         except (OSError, pa.ArrowException) as error:
             raise self._cannot(error) from None
 

@@ -101,7 +101,7 @@ def _run(config: ClusterConfig, home: str, options: RunOptions, console: Console
     if options.stats is not None:
         _write_stats(options.stats, stats)
     console.print(f"{rows_text(followed.rows)} in {seconds:.2f} s")
-    say(caveats(followed.info.query_id, statuses))
+    say(caveats(followed.info, statuses))
     return 0
 
 

@@ -6,22 +6,30 @@ read.
 
 from node.client.client import Client
 from node.client.errors import (
+    AwayTooLongError,
     DaemonRefusedError,
     DaemonSilentError,
     DaemonUnreachableError,
     MissingRowsError,
+    NoRoomError,
     NotNowError,
+    StartingError,
     UnknownQueryError,
 )
 from node.client.follower import Follower
+from node.client.patience import Patience
 
 __all__ = [
+    "AwayTooLongError",
     "Client",
     "DaemonRefusedError",
     "DaemonSilentError",
     "DaemonUnreachableError",
     "Follower",
     "MissingRowsError",
+    "NoRoomError",
     "NotNowError",
+    "Patience",
+    "StartingError",
     "UnknownQueryError",
 ]

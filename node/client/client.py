@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
 
-from node.client.errors import MissingRowsError, error_of
+from node.client.errors import MissingRowsError, StartingError, error_of
 from node.client.follower import Follower
+from node.client.patience import AWAY, Patience
 from node.rpc import control_pb2 as pb
 from node.rpc.control_pb2_grpc import ControlStub, ReadinessStub
 from planner.model.errors import NarrowsError
@@ -40,19 +41,24 @@ _OPTIONS = (
 
 
 class Client:
-    """A connection to the daemon of one site. Every method raises an error of ``node.client.errors`` if it fails."""
+    """A connection to the daemon of one site. Every method raises an error of ``node.client.errors`` if it fails.
 
-    def __init__(self, site: str, address: str) -> None:
+    With patience, whatever is about rows waits for a daemon that is away, and raises AwayTooLongError in the end; what
+    was asked is asked again, which changes nothing.
+    """
+
+    def __init__(self, site: str, address: str, patience: Patience | None = None) -> None:
         self.site = site
         self.address = address
+        self.patience = patience
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._control = ControlStub(self._channel)
         self._readiness = ReadinessStub(self._channel)
 
     @classmethod
-    def at(cls, address: str) -> Self:
+    def at(cls, address: str, patience: Patience | None = None) -> Self:
         """For those who know where a daemon is, and not which site it is of."""
-        return cls("", address)
+        return cls("", address, patience)
 
     def __enter__(self) -> Self:
         return self
@@ -97,38 +103,85 @@ class Client:
 
     # -- rows -----------------------------------------------------------------------------------
 
-    def follow(self, query_id: str) -> Follower:
-        """The rows of a query as they come, from where its followers left off."""
-        return Follower(self._control.Follow, query_id, self.error)
+    def await_ready(self, patience: Patience, purpose: str) -> None:
+        """Wait until the daemon serves."""
 
-    def extent(self, query_id: str, past: int = 0, wait_ms: int = 0) -> pb.ExtentReply:
-        """What can be read now; with ``wait_ms``, as soon as there are rows past ``past``, or after that time."""
-        return self._ask(self._control.Extent, pb.ExtentRequest(query_id=query_id, past=past, wait_ms=wait_ms))
+        def ready() -> None:
+            said = self.readiness()
+            if not said.ready:
+                raise StartingError(f"it is starting: {said.steps[-1] if said.steps else 'it began'}", self.site)
 
-    def take(self, query_id: str, run: str, before: int) -> None:
-        """Rows before a number need not be kept any more."""
-        self._ask(self._control.Take, pb.TakeRequest(query_id=query_id, run=run, before=before))
+        patience.ask(ready, purpose)
+
+    def follow(self, query_id: str, reader: str = "") -> Follower:
+        """The rows of a query as they come, from where its reader left off."""
+        return Follower(self._control.Follow, query_id, reader, self.error, self.patience)
+
+    def extent(self, query_id: str, past: int = 0, wait_ms: int = 0, reader: str = "") -> pb.ExtentReply:
+        """What can be read now; with ``wait_ms``, as soon as there are rows past ``past``, or after that time.
+
+        For ``reader`` rows are kept from now on, and how far it is is said too.
+        """
+        request = pb.ExtentRequest(query_id=query_id, past=past, wait_ms=wait_ms, reader=reader)
+        return self._ask_again(self._control.Extent, request, f"to ask for rows of {query_id}")
+
+    def take(
+        self,
+        query_id: str,
+        run: str,
+        before: int,
+        *,
+        reader: str = "",
+        client: str = "",
+        seen: int = 0,
+        patient: bool = True,
+    ) -> None:
+        """Rows before a number are kept by a reader, and those before ``seen`` read; ``client`` is a follower's.
+
+        Unless ``patient``, it does not wait for a daemon that is away.
+        """
+        request = pb.TakeRequest(query_id=query_id, run=run, before=before, reader=reader, client=client, seen=seen)
+        if patient:
+            self._ask_again(self._control.Take, request, f"to say that rows of {query_id} before {before:,} are kept")
+        else:
+            self._ask(self._control.Take, request)
+
+    def forget(self, query_id: str, reader: str) -> None:
+        """A reader will not come back."""
+        self._ask(self._control.Forget, pb.ForgetRequest(query_id=query_id, reader=reader))
 
     def rows(self, query_id: str, run: str, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows from ``first`` to before ``end``, in order, with these columns and no others.
 
         Raises MissingRowsError if the daemon does not give them all.
         """
+        request = pb.RowsRequest(query_id=query_id, run=run, first=first, end=end, columns=columns)
+        while True:
+            try:
+                for rows in self._read_rows(request):
+                    request.first += rows.num_rows
+                    if self.patience is not None:
+                        self.patience.back()
+                    yield rows
+                break
+            except AWAY as error:
+                if self.patience is None:
+                    raise
+                self.patience.away(error, f"to go on with row {request.first:,} of {query_id}")
+        if request.first != end:
+            got = request.first - first
+            raise MissingRowsError(f"query {query_id}: required {end - first} rows from row {first} on; got {got}")
+
+    def _read_rows(self, request: pb.RowsRequest) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa  # noqa: PLC0415 - takes longer to load than all else here, and only this needs it
 
-        request = pb.RowsRequest(query_id=query_id, run=run, first=first, end=end, columns=columns)
-        got = 0
         try:
             replies = self._control.Rows(request)
             schema = pa.ipc.read_schema(pa.py_buffer(next(replies).schema))
             for reply in replies:
-                rows = pa.ipc.read_record_batch(pa.py_buffer(reply.rows), schema)
-                got += rows.num_rows
-                yield rows
+                yield pa.ipc.read_record_batch(pa.py_buffer(reply.rows), schema)
         except grpc.RpcError as error:
             raise self.error(error) from None
-        if got != end - first:
-            raise MissingRowsError(f"query {query_id}: required {end - first} rows from row {first} on; got {got}")
 
     # -- calls ----------------------------------------------------------------------------------
 
@@ -142,6 +195,12 @@ class Client:
             return method(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise self.error(error, timeout_s) from None
+
+    def _ask_again(self, method: grpc.UnaryUnaryMultiCallable[Request, Reply], request: Request, purpose: str) -> Reply:
+        """Something that may be asked twice."""
+        if self.patience is None:
+            return self._ask(method, request)
+        return self.patience.ask(lambda: self._ask(method, request), purpose)
 
     def error(self, error: grpc.RpcError, waited_s: float = 0.0) -> NarrowsError:
         """What to raise for what gRPC says of a call that had so long."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grpc
 
+from node.instance import STARTING_KEY
 from planner.model.errors import NarrowsError
 
 
@@ -32,11 +33,38 @@ class NotNowError(DaemonRefusedError):
     """The daemon cannot do it as things are: it is starting, a site is missing, or somebody else follows the query."""
 
 
+class NoRoomError(DaemonRefusedError):
+    """The daemon's disk is full: what was asked may work later."""
+
+
+class StartingError(NotNowError):
+    """The daemon is starting, and serves nobody yet."""
+
+    def __init__(self, text: str, site: str = "") -> None:
+        super().__init__(text)
+        self.site = site
+
+
+class AwayTooLongError(NarrowsError):
+    """A daemon was away for longer than the caller wanted to wait."""
+
+
 class MissingRowsError(NarrowsError):
     """The daemon gave other rows than were asked for."""
 
 
-_REFUSALS = {grpc.StatusCode.NOT_FOUND: UnknownQueryError, grpc.StatusCode.FAILED_PRECONDITION: NotNowError}
+_REFUSALS = {
+    grpc.StatusCode.NOT_FOUND: UnknownQueryError,
+    grpc.StatusCode.FAILED_PRECONDITION: NotNowError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: NoRoomError,
+}
+
+#: A daemon that is stopping cancels what it is asked.
+_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+def _is_starting(error: grpc.RpcError) -> bool:
+    return any(entry.key == STARTING_KEY for entry in error.trailing_metadata() or ())
 
 
 def error_of(error: grpc.RpcError, site: str, address: str, waited_s: float = 0.0) -> NarrowsError:
@@ -48,7 +76,7 @@ def error_of(error: grpc.RpcError, site: str, address: str, waited_s: float = 0.
             f"{who} requires an answer of the daemon at {address} within {waited_s:g} s; got none: it is busy or hangs"
         )
         return DaemonSilentError(text, site)
-    if code is grpc.StatusCode.UNAVAILABLE:
+    if code in _AWAY:
         if site:
             text = f"site {site} requires a running daemon at {address}; nobody answers"
         else:
@@ -56,4 +84,6 @@ def error_of(error: grpc.RpcError, site: str, address: str, waited_s: float = 0.
         return DaemonUnreachableError(text, site)
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return DaemonRefusedError(f"the daemon at {address} is too old for what is asked of it ({details})")
+    if code is grpc.StatusCode.FAILED_PRECONDITION and _is_starting(error):
+        return StartingError(details or "it is starting", site)
     return _REFUSALS.get(code, DaemonRefusedError)(details or code.name)

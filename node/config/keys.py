@@ -27,7 +27,20 @@ CLUSTER: Mapping[str, Key] = {
         "directory", '"late"', "Where tuples are written that are late, too far ahead or without event time."
     ),
     "state_dir": Key(
-        "directory", '"state"', "Where streams have their logs, and those that Spark reads their position."
+        "directory",
+        '"state"',
+        "Where streams have their logs, those that Spark reads their position, and queries their rows.",
+    ),
+    "results_quota": Key(
+        'size, such as "500MB" or "4GiB"',
+        '"4GiB"',
+        "How much result rows may have that wait for readers at a site: queries with more than their share wait then.",
+    ),
+    "log_quota": Key(
+        'size, such as "500MB" or "16GiB"',
+        '"16GiB"',
+        "How much the logs of a site's streams may hold. What is only retained gives way; beyond that no stream of the "
+        "site is read until less is needed, and status says for whom it is kept.",
     ),
 }
 SITE: Mapping[str, Key] = {
@@ -55,7 +68,12 @@ STREAM: Mapping[str, Key] = {
         "How far ahead of the clock a tuple that Spark reads may be; one further ahead is set aside. Of a recording: "
         "how far behind a row most of those that follow it may be; more is an error, since they would all be late.",
     ),
-    "retain": Key("duration", '"0ms"', "How much of its past is kept, so that a new query answers from there at once."),
+    "retain": Key(
+        "duration",
+        '"0ms"; a recording that does not say it keeps all',
+        "How much of its past its log keeps: a new query answers from there at once, unless --from says otherwise. "
+        "Without it a query begins now, but the log of a recording keeps all of it, for --from.",
+    ),
 }
 FILE: Mapping[str, Key] = {
     "path": Key("file", "", "A recording, relative to this file: .parquet, .csv with a header, .jsonl."),

@@ -16,8 +16,8 @@ from node.config.problems import ConfigError, Problem, shown
 from node.config.sites import engine_name, read_site
 from node.config.table import Table
 from node.config.texts import matching, non_empty
-from node.config.units import DAY_MS, duration_between
-from node.config.values import SPARK, ClusterConfig
+from node.config.units import DAY_MS, duration_between, size_bytes
+from node.config.values import LOG_QUOTA_BYTES, RESULTS_QUOTA_BYTES, SPARK, ClusterConfig
 
 TAU_MAX_MS = DAY_MS
 _CLUSTER_NAME = re.compile(r"[a-z0-9_-]{1,64}")
@@ -78,6 +78,8 @@ def _cluster(table: Table, path: Path, others: Mapping[str, TableReader]) -> Clu
         tau_ms=table.text("tau", 'a duration such as "100ms"', _tau, 1, required=True),
         late_dir=base / table.text("late_dir", "a directory", non_empty("a directory"), "late"),
         state_dir=state_dir,
+        log_quota_bytes=table.text("log_quota", 'a size such as "16GiB"', size_bytes, LOG_QUOTA_BYTES),
+        results_quota_bytes=table.text("results_quota", 'a size such as "4GiB"', size_bytes, RESULTS_QUOTA_BYTES),
         sites=sites,
         links=read_links(table.table("link"), names),
         others={name: read(table.table(name), names) for name, read in others.items() if table.has(name)},

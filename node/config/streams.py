@@ -56,6 +56,7 @@ def read_stream(name: str, site: str, table: Table, places: Places) -> StreamCon
         lateness_ms=table.text("lateness", 'a duration such as "0ms"', _lateness, 0),
         max_ahead_ms=table.text("max_ahead", 'a duration such as "1h"', _max_ahead, MAX_AHEAD_MS),
         retain_ms=table.text("retain", 'a duration such as "10min"', _retain, 0),
+        keep_whole=spark is None and not table.has("retain"),
         stats=_stats(table.table("stats")),
         spark=spark,
         ts_scale=scale,

@@ -1,4 +1,4 @@
-"""Durations and bandwidths, as people write them: "100ms", "10 Mbit/s"."""
+"""Durations, bandwidths and sizes, as people write them: "100ms", "10 Mbit/s", "4GiB"."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ _DURATION = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|s|min|h)")
 _DURATION_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 _BANDWIDTH = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(bit|kbit|Mbit|Gbit|B|kB|MB|GB)/s")
 _BITS_PER_S = {"bit": 1, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "B": 8, "kB": 8e3, "MB": 8e6, "GB": 8e9}
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
+_SIZE_UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
 
 
 def parse_duration_ms(text: str) -> int:
@@ -50,6 +62,15 @@ def parse_bandwidth(text: str) -> float:
     if match is None or not float(match[1]):
         raise RefusedError('a bandwidth above 0 such as "10 Mbit/s", "800 kbit/s" or "2.5 MB/s"', shown(text))
     return float(match[1]) * _BITS_PER_S[match[2]] / 8
+
+
+def size_bytes(text: str) -> int:
+    """Bytes in a size such as "500MB" or "4GiB"; ValueError otherwise."""
+    match = _SIZE.fullmatch(text)
+    size = 0 if match is None else int(Fraction(match[1]) * _SIZE_UNITS[match[2]])
+    if not size:
+        raise RefusedError('a size above 0 such as "500MB" or "4GiB"', shown(text))
+    return size
 
 
 latency_ms = duration_between(0, LATENCY_MAX_MS, 'from "0ms" to "1h"')

@@ -15,6 +15,8 @@ SPARK, NATIVE = "spark", "native"
 JOB_TIMEOUT_MS = 600_000
 #: One hour.
 MAX_AHEAD_MS = 3_600_000
+RESULTS_QUOTA_BYTES = 4 << 30
+LOG_QUOTA_BYTES = 16 << 30
 
 
 class SourceFormat(StrEnum):
@@ -69,6 +71,8 @@ class StreamConfig:
     lateness_ms: int
     #: How much event time of its past a new query may begin with.
     retain_ms: int = 0
+    #: Its log keeps all of it, where it is on disk: a recording of which nothing else is said.
+    keep_whole: bool = False
     #: How far ahead of the clock, or in a recording of the row before, a tuple may be.
     max_ahead_ms: int = MAX_AHEAD_MS
     #: What is declared of it, for planning.
@@ -118,6 +122,10 @@ class ClusterConfig:
     late_dir: Path
     state_dir: Path
     sites: tuple[SiteConfig, ...]
+    #: Bytes of result rows that wait for readers, at each site.
+    results_quota_bytes: int = RESULTS_QUOTA_BYTES
+    #: Bytes that the logs of a site's streams may hold.
+    log_quota_bytes: int = LOG_QUOTA_BYTES
     #: What is declared of links, each direction on its own.
     links: tuple[DeclaredLink, ...] = ()
     #: What other packages read of the file, by the name of their table.

@@ -10,6 +10,7 @@ import pyarrow as pa
 from node.core.engine import Op
 from node.core.links.causes import Cause
 from node.core.links.messages import LinkSeen, Message
+from node.core.query_records import Record, RecordKind
 from node.core.records import RecordChange
 from node.core.streams.position import Positions
 from node.core.streams.sealer import Batch
@@ -24,6 +25,8 @@ class QueryState(StrEnum):
 
     PREPARING = "preparing"
     RUNNING = "running"
+    #: It ran, a site lost what it knew of it, and it is begun again from what is done.
+    RECOVERING = "recovering"
     COMPLETED = "completed"
     FAILED = "failed"
     DROPPED = "dropped"
@@ -42,6 +45,8 @@ class IgnoreReason(StrEnum):
     WALK_OVER = "walk over"
     QUERY_ENDED = "query ended"
     DUPLICATE_WALK = "duplicate walk"
+    #: It belongs to a generation of its query that is void here.
+    OTHER_GENERATION = "other generation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,21 @@ class StoreRows:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepRecord:
+    """Keep a record over crashes, instead of the one of its kind for its query. Every later effect waits for that."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRecord:
+    """A record is not needed any more. Every later effect waits for that."""
+
+    kind: RecordKind
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """Tuples that are in no batch: write them to the side file."""
 
@@ -157,6 +177,13 @@ class ReportQuery:
     query_id: str
     state: QueryState
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDropped:
+    """A user had this site drop a query of another home, and nothing is kept for it here any more."""
+
+    query_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +213,11 @@ Effect = (
     | ReportStatistics
     | RunOp
     | StoreRows
+    | KeepRecord
+    | RemoveRecord
     | SetAside
     | WriteRecords
     | ReportQuery
+    | ReportDropped
     | NoteIgnored
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from node.core.streams.position import Position
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
+from planner.model.beginning import DEFAULT_BEGINNING, Beginning
 from planner.model.query import JoinQuery, Plan, StreamInfo
 
 
@@ -49,6 +50,8 @@ class BatchLogged:
 
     stream: str
     frontier: int
+    #: What each of the batches takes in the log; without, they are taken to be as large as their rows in memory.
+    sizes: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +161,12 @@ class QueryIssued:
 
     query_id: str
     plan: Plan
+    beginning: Beginning = DEFAULT_BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
 class DropRequested:
-    """A client asked this site to end a query that was issued here."""
+    """A client asked this site to end a query: everywhere if it is its home, else here, and home is told."""
 
     query_id: str
 
@@ -174,6 +178,11 @@ class LinkMeasured:
     peer: str
     rtt_us: int
     bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteStarted:
+    """The daemon is ready to speak to others: queries of an earlier life go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +208,7 @@ Event = (
     | StreamMeasured
     | QueryIssued
     | DropRequested
+    | SiteStarted
     | LinkMeasured
     | ClockAdvanced
 )

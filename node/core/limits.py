@@ -9,6 +9,7 @@ from planner.algorithms.framing import NEWS_HELD, NEWS_S
 from planner.model.constants import BOOK_KEYS_MAX, BOOK_QUESTIONS_MAX
 
 MIB = 1024 * 1024
+GIB = 1024 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,9 @@ class Limits:
     #: Rows of a stream in ticks that are not over. Only reading on seals them, so there is nothing to wait for: beyond
     #: this the stream fails. As much as one message may carry in memory.
     open_bytes_max: int = 1024 * MIB
+    #: The logs of a site's streams: while they hold this much, no source of the site is read. What was
+    #: being read and logged then comes on top. It is the log_quota of the cluster.
+    log_bytes_max: int = 16 * GIB
     #: One frame on the wire. gRPC refuses 4 MiB; small parts let acknowledgements pass between them.
     part_bytes_max: int = 1 * MIB
     #: One message of several parts; more than any honest batch, less than what would hurt.
@@ -48,6 +52,9 @@ class Limits:
     prepare_us: int = 60_000_000
     #: A site that is ready and hears neither Start nor Drop for this long gives the query up itself.
     prepared_us: int = 120_000_000
+    #: A query that has as much under way as is allowed, of which nothing was done for this long, is voided if it keeps
+    #: others from reading the same stream. Long enough for a link to be taken for dead and dialled again.
+    lag_us: int = 30_000_000
     #: How often a link measures its round trip.
     ping_us: int = 4_000_000
     #: A link that heard nothing for this long is taken for dead and dialled again.
@@ -67,6 +74,8 @@ class Limits:
     #: So many copies that queries needed which are over at the stream's site may still be opened: their holders may
     #: not have heard of the end, and have lent them to others.
     unopened_copies_max: int = 10_000
+    #: Fences of so many queries and sites are remembered; a peer could send any number.
+    fences_max: int = 100_000
 
     def __post_init__(self) -> None:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")
@@ -78,6 +87,8 @@ class Limits:
         invariant(self.prepare_us < self.prepared_us, "limits: home must give up before the sites do")
         invariant(self.ping_us * 2 < self.silence_us, "limits: silence must outlast two pings")
         invariant(self.answer_us < self.silence_us, "limits: who is asked must answer before it is taken for silent")
+        invariant(self.silence_us < self.lag_us, "limits: a link must be dialled again before a query lags")
+        invariant(self.news_us < self.lag_us, "limits: what is done must be told before a query lags")
         invariant(self.ended_queries_max >= 1, "limits: a query that ends must be there to be looked at")
 
     @property

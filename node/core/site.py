@@ -30,6 +30,7 @@ from node.core.events import (
     QueryIssued,
     RowsArrived,
     RowsStored,
+    SiteStarted,
     SourceFailed,
     StatisticsRequested,
     StoreFailed,
@@ -45,11 +46,13 @@ from node.core.links.messages import (
     Drop,
     DropPortion,
     Failed,
+    Fence,
     Fetch,
     Fetched,
     HolderMessage,
     KeyAnswer,
     LeaseCopy,
+    Lost,
     Message,
     OpenCopy,
     OwnerMessage,
@@ -57,6 +60,7 @@ from node.core.links.messages import (
     Prepared,
     Profiles,
     Refused,
+    Returned,
     Rows,
     SetPortion,
     Start,
@@ -68,7 +72,8 @@ from node.core.planning.survey import Survey
 from node.core.queries.issuer import Issuer
 from node.core.queries.participant import Participant
 from node.core.queries.waiting import Waiting
-from node.core.status import CopyStatus, ProbeCounts, StepRows, TableStatus, ViewCount
+from node.core.query_records import Recovered
+from node.core.status import CatchingUp, CopyStatus, KeptLog, ProbeCounts, StepRows, TableStatus, ViewCount
 from node.core.streams.stream import LocalStream, StreamState
 from node.core.work import Work
 from planner.model.query import StreamInfo
@@ -77,31 +82,47 @@ from planner.model.query import StreamInfo
 class Site:
     """The protocol state of one daemon."""
 
-    def __init__(self, name: str, tau_ms: int, streams: Sequence[LocalStream], limits: Limits) -> None:
+    def __init__(
+        self,
+        name: str,
+        tau_ms: int,
+        streams: Sequence[LocalStream],
+        limits: Limits,
+        life: int = 1,
+        recovered: Recovered | None = None,
+    ) -> None:
+        """``life`` is a number that rises each time the daemon starts; ``recovered`` what it found then."""
         self.name = name
         self.streams = {stream.info.name: StreamState(stream, tau_ms) for stream in streams}
         self._limits = limits
         self._outbox = Outbox(name)
         self._work = Work(self._outbox.do)
         self.arrangements = Arrangements(self.streams, self._work, self._outbox, limits)
-        self._issuer = Issuer(limits, self._outbox)
+        self._issuer = Issuer(limits, self._outbox, life)
         self._participant = Participant(
             tau_ms, self.streams, limits, self._outbox, self._issuer, self._work, self.arrangements
         )
         self._survey = Survey(tau_ms, self.streams, limits, self._outbox, self.arrangements.running_copies)
         self._peer_streams: dict[str, tuple[StreamInfo, ...]] = {}
+        if recovered is not None:
+            self._issuer.recover(recovered)
+            self._participant.recover(recovered.pins)
         # For those who look on.
         self.homes = self._issuer.homes
         self.runs = self._participant.runs
         self.asking = self._work.asking
 
-    def watch_links(self, peers: Iterable[str], backlog_bytes: Callable[[str], int]) -> None:
-        """Tell with which sites there are links, and how many bytes wait for each.
+    def watch_links(
+        self, peers: Iterable[str], backlog_bytes: Callable[[str], int], is_up: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        """Tell with which sites there are links, how many bytes wait for each, and whether it is connected.
 
         What can wait is not added to many. A query with other sites is refused.
         """
         self._outbox.peers = frozenset(peers)
+        self._participant.expect(self._outbox.peers)
         self._outbox.backlog_bytes = backlog_bytes
+        self._outbox.is_up = is_up
 
     @property
     def catalogue(self) -> Mapping[str, StreamInfo]:
@@ -109,6 +130,20 @@ class Site:
         peers = sorted(self._peer_streams, reverse=True)
         known = {info.name: info for peer in peers for info in self._peer_streams[peer]}
         return known | {stream.info.name: stream.info for stream in self.streams.values()}
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """Queries for which the logs of this site keep something."""
+        return self._participant.pinned
+
+    def keeps(self, query_id: str) -> bool:
+        """Whether this site takes part in a query, or keeps something for it."""
+        return query_id in self.runs or query_id in self._participant.pinned
+
+    @property
+    def kept_for(self) -> list[KeptLog]:
+        """What logs keep for queries that may begin again."""
+        return self._participant.kept_for()
 
     def view_counts(self) -> list[ViewCount]:
         """What queries saw of the local streams, the newest ended queries included."""
@@ -130,6 +165,10 @@ class Site:
         """Rows that the engine holds here, each table once with all who use it."""
         return self.arrangements.table_statuses()
 
+    def catching_up(self) -> list[CatchingUp]:
+        """For whom the logs of the site's streams are read."""
+        return self.arrangements.catch_up.statuses()
+
     def waiting(self) -> list[Waiting]:
         """Every walk that is under way here, and what it waits for."""
         return self._participant.waiting()
@@ -146,6 +185,7 @@ class Site:
         self._deliver_here()
         self._issuer.tell_done()
         self._deliver_here()
+        self.arrangements.search_on()
         self.arrangements.settle()
         self._read_on()
         return self._outbox.take_effects()
@@ -159,7 +199,7 @@ class Site:
             case RowsArrived():
                 self._on_rows_arrived(event)
             case BatchLogged():
-                for sealed in self.streams[event.stream].logged(event.frontier):
+                for sealed in self.streams[event.stream].logged(event.frontier, event.sizes):
                     self._participant.on_batch(sealed)
             case LogRead():
                 self._participant.on_log_read(event)
@@ -173,12 +213,17 @@ class Site:
                 self._issuer.on_rows_stored(event)
             case PeerGreeted():
                 self._on_greeted(event)
+                self._participant.met(event.peer)
             case PeerStateLost():
                 self._participant.peer_lost(event.peer, event.reason)
+                self._issuer.peer_lost(event.peer, event.reason)
+            case SiteStarted():
+                self._participant.return_pins()
+                self._issuer.begin_again_all()
             case QueryIssued():
                 self._issuer.issue(event)
             case DropRequested():
-                self._issuer.end(event.query_id, QueryState.DROPPED, "dropped by a user")
+                self._on_drop(event.query_id)
             case SourceFailed() | LogFailed():
                 self._on_stream_failed(event)
             case EngineFailed():
@@ -197,9 +242,17 @@ class Site:
             case _:
                 assert_never(event)
 
+    def _on_drop(self, query_id: str) -> None:
+        if query_id in self._issuer.homes:
+            self._issuer.end(query_id, QueryState.DROPPED, "dropped by a user")
+        else:
+            self._participant.drop_here(query_id)
+
     def _on_clock(self) -> None:
         self._survey.on_clock()
         self._participant.on_clock()
+        self._participant.void_lagging()
+        self._participant.say_ready()
         self._issuer.give_up_waiting()
         self._participant.give_up_waiting()
 
@@ -247,8 +300,9 @@ class Site:
 
     def _read_on(self) -> None:
         self.arrangements.catch_up.read_on(self._participant.is_full)
+        logs_full = self.arrangements.logs_full
         for name, stream in self.streams.items():
-            if stream.wants_more(self._limits):
+            if stream.wants_more(self._limits, logs_full):
                 stream.reading = True
                 self._outbox.do(ReadSource(name, stream.origin_ms))
 
@@ -297,6 +351,14 @@ class Site:
                 self._survey.on_profiles(peer, message)
             case Failed():
                 self._end_for(peer, message, message.reason)
+            case Lost():
+                self._issuer.on_lost(peer, message)
+                self._participant.void_old(message.query_id)
+            case Returned():
+                self._issuer.on_returned(peer, message)
+            case Fence():
+                for sender, early in self._participant.on_fence(peer, message):
+                    self._on_peer_message(sender, early)
             case Drop():
                 self._participant.drop(peer, message)
             case Start():
@@ -319,7 +381,7 @@ class Site:
             case OpenCopy():
                 self._participant.on_copy_opened(peer, message)
             case LeaseCopy():
-                self.arrangements.on_lease(peer, message)
+                self._participant.on_copy_leased(peer, message)
             case CloseCopy():
                 self._participant.on_copy_closed(peer, message)
             case _:

@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from planner.algorithms.descriptions import CopyKind
 
+#: Why a stream is paused, if its site's logs hold as much as they may.
+LOGS_FULL = "the logs have reached log_quota"
+
 
 class CopyRole(StrEnum):
     """The two halves of a copy."""
@@ -51,6 +54,44 @@ class TableStatus:
     #: Walks that wait for it to be sealed further.
     waiting: int
     users: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """What the log of a stream keeps for a query, which may begin again; others may need the same."""
+
+    query_id: str
+    home: str
+    stream: str
+    #: It keeps what is from this tick on, which is so much.
+    since: int
+    nbytes: int
+    #: Whether the query runs here; else it waits for its home.
+    runs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CatchingUp:
+    """Somebody who is behind a stream, so that its log is read for them."""
+
+    stream: str
+    #: A head of a query, a window, or a copy that another site holds; and of that the site.
+    what: str
+    peer: str
+    queries: tuple[str, ...]
+    #: The next tick that is read, and the one where it has caught up.
+    tick: int
+    goal: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeadProgress:
+    """How far a head of a query that goes on after a loss is: from the tick where it began again to where it was."""
+
+    head: str
+    begun: int
+    done: int
+    goal: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,15 @@ from node.engine.table import Table
 #: Questions are answered together up to so many asking rows: measured, it pays up to there (50 probes of
 #: 10 rows cost about a tenth), and beyond hardly, while the answer has to be copied once more to part it.
 _FUSED_ROWS = 32768
+#: Batches are appended together up to so many bytes: who fills a table from a log would merge thousands of small runs.
+_APPENDED_BYTES = 16 << 20
 
 #: What questions have in common that are answered together: the table first.
 _Group = tuple[str, tuple[str, ...], type[Question], tuple[str, ...]]
 #: A question that waits for its answer: its place among the outcomes, and how it is answered.
 _Waiting = tuple[int, Question, Shape]
+#: Rows to be appended, and the place of their operation among the outcomes.
+_Coming = tuple[int, pa.RecordBatch]
 
 
 class NativeEngine:
@@ -51,6 +55,7 @@ class NativeEngine:
         """Perform the operations; for each of them what became of it."""
         outcomes: list[Outcome] = [None] * len(ops)
         waiting: dict[_Group, list[_Waiting]] = {}
+        coming: dict[str, list[_Coming]] = {}
         for place, op in enumerate(ops):
             try:
                 if isinstance(op, Question):
@@ -58,12 +63,19 @@ class NativeEngine:
                     group = (op.table, op.keys, type(op), shape.key_types)
                     waiting.setdefault(group, []).append((place, op, shape))
                     continue
+                if isinstance(op, Append):
+                    checks.check_append(op.table, self._table("append", op.table).schema, op.rows)
+                    coming.setdefault(op.table, []).append((place, op.rows))
+                    continue
+                self._append(op.table, coming.pop(op.table, ()), outcomes)
                 if isinstance(op, Expire | CloseIndex | CloseTable):
                     for group in [group for group in waiting if group[0] == op.table]:
                         self._answer(op.table, waiting.pop(group), outcomes)
                 self._change(op)
             except Exception as error:  # whatever it is, the other operations go on
                 outcomes[place] = error
+        for table, batches in coming.items():
+            self._append(table, batches, outcomes)
         for group, asked in waiting.items():
             self._answer(group[0], asked, outcomes)
         return outcomes
@@ -85,6 +97,15 @@ class NativeEngine:
             raise ValueError(f"{who}: an open table required, got {name!r}; open are {sorted(self._tables)}")
         return table
 
+    def _append(self, name: str, batches: Sequence[_Coming], outcomes: list[Outcome]) -> None:
+        """Batches that come one after the other are one run. If that fails none of them is there."""
+        for part in _portions(batches):
+            try:
+                self._tables[name].append([rows for _, rows in part])
+            except Exception as error:
+                for place, _ in part:
+                    outcomes[place] = error
+
     def _change(self, op: Change) -> None:
         match op:
             case OpenTable():
@@ -102,9 +123,7 @@ class NativeEngine:
                 checks.check_opened("close index", op.table, op.keys, table.indexes)
                 table.close_index(op.keys)
             case Append():
-                table = self._table("append", op.table)
-                checks.check_append(op.table, table.schema, op.rows)
-                table.append(op.rows)
+                raise AssertionError("what is appended waits for what follows it")
             case Expire():
                 self._table("expire", op.table).expire(op.before)
             case CloseTable():
@@ -128,6 +147,21 @@ class NativeEngine:
                 answers = [error] if len(part) == 1 else [_alone(table, *each) for each in asked]
             for place, answer in zip(places, answers, strict=True):
                 outcomes[place] = answer
+
+
+def _portions(batches: Sequence[_Coming]) -> Iterator[list[_Coming]]:
+    """The batches in their order, no more at once than fit into a run."""
+    part: list[_Coming] = []
+    nbytes = 0
+    for each in batches:
+        size = each[1].nbytes
+        if part and nbytes + size > _APPENDED_BYTES:
+            yield part
+            part, nbytes = [], 0
+        part.append(each)
+        nbytes += size
+    if part:
+        yield part
 
 
 def _alone(table: Table, op: Question, shape: Shape) -> pa.RecordBatch | Exception:

@@ -69,18 +69,25 @@ class Table:
         del self.indexes[keys]
         self.runs = [runs.without_order(run, keys) for run in self.runs]
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Add a batch as a new run, and merge what is due."""
+    def append(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Add batches as one new run, and merge what is due."""
+        alive = [each for each in map(self._alive, batches) if each.num_rows]
+        if not alive:
+            return
+        positions = np.concatenate([keycodes.integers(batch.column(POSITION)) for batch in alive])
+        plain = [payload.plain_batch([batch.column(name) for name in self._names], self._names) for batch in alive]
+        kept = payload.owned(payload.concat(plain))
+        made = {keys: self._order(keys, kept, positions) for keys in self.indexes}
+        found = {keys: order for keys, order in made.items() if order is not None}
+        self.runs.append(runs.make(kept, positions, found))
+        self._compact()
+
+    def _alive(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without rows that are expired already."""
         positions = keycodes.integers(batch.column(POSITION))
-        if positions.size and positions.min() < self._before:
-            alive = np.flatnonzero(positions >= self._before)
-            batch, positions = payload.take_batch(batch, alive), positions[alive]
-        if positions.size:
-            kept = payload.owned(payload.plain_batch([batch.column(name) for name in self._names], self._names))
-            made = {keys: self._order(keys, kept, positions) for keys in self.indexes}
-            found = {keys: order for keys, order in made.items() if order is not None}
-            self.runs.append(runs.make(kept, positions.copy(), found))
-            self._compact()
+        if not positions.size or positions.min() >= self._before:
+            return batch
+        return payload.take_batch(batch, np.flatnonzero(positions >= self._before))
 
     def expire(self, before: int) -> None:
         """Drop the runs in which all rows are before a position.

@@ -16,12 +16,14 @@ from node.io.planning.outcome import Planned
 from node.io.planning.plan_desk import PlanDesk
 from node.io.reports.engine_report import EngineReport
 from node.io.reports.explanation import explained
-from node.io.reports.status_report import StatusReport, peak_bytes, trouble_of
+from node.io.reports.status_report import StatusReport, peak_bytes, reader_rows, trouble_of
 from node.io.reports.walk_report import walk_rows
 from node.io.results import issued_queries
 from node.io.results.delivery import Delivery
-from node.io.results.issued_queries import IssuedQuery
-from node.io.results.segments import RowsForgottenError
+from node.io.results.file_writers import FileWriters
+from node.io.results.following import Following
+from node.io.results.issued_query import IssuedQuery
+from node.io.results.readers import FILE_READER, reader_name
 from node.io.runner import Runner
 from node.io.threads.engine_thread import EngineThread
 from node.io.transport import Transport
@@ -31,8 +33,7 @@ from planner.model.errors import NarrowsError, UnknownStreamError
 from planner.model.plans import plan_dict
 from planner.search.alternatives import Compared, compared
 from planner.search.choice import Options
-
-_INFO_EVERY_S = 0.25
+from planner.sql.beginning import parse_beginning
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
@@ -60,23 +61,31 @@ class Control(ControlServicer):
         self._queries = queries
         self._desk = desk
         self._stop = stop
-        self._delivery = Delivery(self._find, queries, runner.put)
+        self._files = FileWriters(queries)
+        self._delivery = Delivery(self._find_run, queries)
+        self._following = Following(self._find_run, queries, self._info)
         self._report = StatusReport(runner, transport, engine_thread, engine, queries, engine_report)
 
     # -- queries ------------------------------------------------------------------------------
 
     async def Issue(self, request: pb.IssueRequest, context: Context) -> pb.IssueReply:
         try:
+            beginning = parse_beginning(request.begin)
             planned = await self._desk.plan(request, self._require_links, explained=request.explained)
-            issued = self._queries.new(planned, keep=request.keep)
+            reader = FILE_READER if request.to else reader_name(request.reader)
+            issued = self._queries.new(planned, keep=request.keep, reader=reader)
+            if request.to:
+                self._files.check(issued, request.to, request.to_format)
+            await self._queries.begin(issued)
         except NarrowsError as error:
             await self._refuse(error, context)
         plan = planned.plan
-        self._runner.put([QueryIssued(issued.query_id, plan)])
+        self._files.start(issued)
+        self._runner.put([QueryIssued(issued.query_id, plan, beginning)])
         return pb.IssueReply(
             query_id=issued.query_id,
-            schema=plan.query.output_schema().serialize().to_pybytes(),
-            plan_text=issued.plan_text,
+            schema=issued.about.schema,
+            plan_text=issued.about.plan_text,
             plan_json=json.dumps(plan_dict(plan)),
             warnings=planned.warnings,
         )
@@ -85,8 +94,12 @@ class Control(ControlServicer):
         """Nothing is installed, and no stream is read: sites look into files that no query has started on."""
         if request.WhichOneof("what") == "query_id":
             query = await self._find(request.query_id, context)
+            if query.planned is None:
+                text = f"query {query.query_id} was issued before the daemon was restarted; of its plan is known"
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{text}\n{query.about.plan_text}")
+            assert query.planned is not None
             if query.planned.choice is None:
-                query.planned = await self._desk.estimated(query.plan, Options())
+                query.planned = await self._desk.estimated(query.planned.plan, Options())
             if query.others is None:
                 query.others = await self._desk.search(_compared, query.planned)
             return await self._desk.search(
@@ -130,14 +143,26 @@ class Control(ControlServicer):
         assert query is not None
         return query
 
+    async def _find_run(self, query_id: str, run: str, context: Context) -> IssuedQuery:
+        query = await self._find(query_id, context)
+        if run and query.run != run:
+            text = f"query {query_id} is another one than that of run {run}: its run is {query.run}"
+            hint = "the site lost what it knew, or began anew, and rows have other numbers now"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{text}; {hint}")
+        return query
+
     async def Queries(self, request: pb.Empty, context: Context) -> pb.QueriesReply:
         return pb.QueriesReply(queries=[self._info(query) for query in self._queries.by_id.values()])
 
     async def Drop(self, request: pb.DropRequest, context: Context) -> pb.Empty:
+        if request.query_id not in self._queries.by_id and self._runner.stack.site.keeps(request.query_id):
+            await self._runner.drop_here(request.query_id)
+            return pb.Empty()
         query = await self._find(request.query_id, context)
         self._runner.put([DropRequested(query.query_id)])
         while not query.state.ended:
             await query.changed.wait()
+        self._files.forget(query)
         self._queries.forget(query.query_id)
         return pb.Empty()
 
@@ -147,16 +172,23 @@ class Control(ControlServicer):
         buckets = query.latency.buckets()
         return pb.QueryInfo(
             query_id=query.query_id,
-            text=query.plan.query.text,
+            text=query.about.text,
             state=query.state,
             reason=query.reason,
             rows=query.spool.rows,
-            plan_text=query.plan_text,
+            plan_text=query.about.plan_text,
             heads=[pb.HeadInfo(head=head, done_tick=tick) for head, tick in frontiers],
             followed=query.followed,
             latency_us_buckets=[bound for bound, _ in buckets],
             latency_rows=[rows for _, rows in buckets],
             home=self._runner.stack.site.name,
+            readers=reader_rows(query),
+            away=() if query.state.ended else self._report.away(query.about.sites),
+            trouble=query.trouble,
+            complete_from=self._report.complete_from(query.query_id),
+            waiting_for=() if home is None or query.state.ended else home.waiting_for,
+            recovery=self._report.recovery(query, time.monotonic()),
+            streams=query.about.streams,
         )
 
     # -- rows by number -----------------------------------------------------------------------
@@ -171,69 +203,14 @@ class Control(ControlServicer):
     async def Take(self, request: pb.TakeRequest, context: Context) -> pb.Empty:
         return await self._delivery.take(request, context)
 
+    async def Forget(self, request: pb.ForgetRequest, context: Context) -> pb.Empty:
+        return await self._delivery.forget(request, context)
+
     # -- following ----------------------------------------------------------------------------
 
-    async def Follow(
-        self, request_iterator: AsyncIterator[pb.FollowRequest], context: Context
-    ) -> AsyncIterator[pb.FollowReply]:
-        first = await anext(request_iterator, None)
-        if first is None:
-            return
-        query = await self._find(first.query_id, context)
-        if query.followed:
-            text = f"query {query.query_id} requires one follower at a time; it has one"
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-        query.follow(True)
-        leaving = asyncio.Event()
-        taking = asyncio.create_task(self._take(query, request_iterator, leaving))
-        try:
-            yield pb.FollowReply(schema=query.plan.query.output_schema().serialize().to_pybytes())
-            async for reply in self._rows_of(query, leaving):
-                yield reply
-            # The client's last acknowledgement comes after our last row.
-            await leaving.wait()
-        finally:
-            query.follow(False)
-            taking.cancel()
-
-    async def _take(
-        self, query: IssuedQuery, requests: AsyncIterator[pb.FollowRequest], leaving: asyncio.Event
-    ) -> None:
-        """Forget what the client has kept, until it says no more: then it is leaving."""
-        async for request in requests:
-            query.seen_rows = max(query.seen_rows, query.spool.first_row_of(request.seen))
-            query.spool.forget_before(request.taken)
-        leaving.set()
-        query.wake()
-
-    async def _rows_of(self, query: IssuedQuery, leaving: asyncio.Event) -> AsyncIterator[pb.FollowReply]:
-        begin = query.spool.taken
-        number = query.spool.taken_chunk
-        query.sent_bytes = query.spool.position(number)
-        told_at = 0.0
-        while not leaving.is_set():
-            changed, ended = query.changed, query.state.ended
-            while number < query.spool.end and not leaving.is_set():
-                rows = query.spool.at_hand(number, begin)
-                if rows is None:
-                    try:
-                        rows = await asyncio.to_thread(query.spool.piece(number, begin).load)
-                    except RowsForgottenError:  # it was dropped meanwhile
-                        break
-                yield pb.FollowReply(number=number, rows=rows)
-                number += 1
-                query.sent_before(number)
-                self._runner.put(self._queries.confirm(query))
-            if ended:
-                yield pb.FollowReply(number=number, info=self._info(query))
-                return
-            if time.monotonic() - told_at >= _INFO_EVERY_S:
-                told_at = time.monotonic()
-                yield pb.FollowReply(number=number, info=self._info(query))
-            try:
-                await asyncio.wait_for(changed.wait(), _INFO_EVERY_S)
-            except TimeoutError:
-                continue
+    async def Follow(self, request: pb.FollowRequest, context: Context) -> AsyncIterator[pb.FollowReply]:
+        async for reply in self._following.follow(request, context):
+            yield reply
 
     # -- status -------------------------------------------------------------------------------
 
@@ -248,9 +225,20 @@ class Control(ControlServicer):
         site, now_us = self._runner.stack.site, self._runner.clock.now_us()
         return pb.WalksReply(walks=walk_rows(site, request.query_id, now_us))
 
+    def start(self) -> None:
+        """Go on with what an earlier life had begun."""
+        for query in self._queries.by_id.values():
+            self._files.start(query)
+
+    async def leave(self) -> None:
+        """The daemon is being stopped: whoever reads is told to come again, and what the site writes is let go."""
+        self._queries.leave()
+        await self._files.stop()
+
     def sample(self) -> None:
         """Notice how things are; called about once a second."""
         self._report.sample()
+        self._queries.retry()
 
 
 def _compared(planned: Planned) -> Compared | None:

@@ -11,13 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn, assert_never
 
+from node.barrier import Barrier
 from node.core.effects import (
     AppendBatch,
     BlamePeer,
+    KeepRecord,
     MeasureStream,
     NoteIgnored,
     ReadLog,
     ReadSource,
+    RemoveRecord,
+    ReportDropped,
     ReportQuery,
     ReportStatistics,
     RunOp,
@@ -27,8 +31,8 @@ from node.core.effects import (
     TrimLog,
     WriteRecords,
 )
-from node.core.events import Event, SourceFailed, StatisticsRequested
-from node.io.barrier import Barrier
+from node.core.events import DropRequested, Event, SourceFailed, StatisticsRequested
+from node.core.links.lives import Met
 from node.io.clock import Clock
 from node.io.results.issued_queries import Queries
 from node.io.sources.late_files import LateFiles
@@ -49,6 +53,7 @@ from node.stack import (
     Stack,
     TimePassed,
 )
+from node.wire.records import done_in
 from planner.model.query import JoinQuery
 
 log = logging.getLogger(__name__)
@@ -87,13 +92,15 @@ class Runner:
         self._measuring = ThreadPoolExecutor(1, thread_name_prefix="measure")
         self._statistics: dict[str, asyncio.Future[ReportStatistics]] = {}
         self._requests = 0
+        #: By query of another home: who waits until it is dropped here.
+        self._drops: dict[str, list[asyncio.Future[None]]] = {}
         #: Why no source is read: the disk is full. Sources wait until it is not.
         self.disk_trouble = ""
         self._room = asyncio.Event()
         self._room.set()
         #: What keeps things over a crash, if anything does.
         self._keeper: StorageThread | None = None
-        self._barrier = Barrier(self._perform, None)
+        self._barrier = Barrier(self._perform, None, self._noted)
 
     def connect(
         self,
@@ -101,7 +108,7 @@ class Runner:
         engine: EngineThread,
         storage: StorageThread | MemoryStorage,
         sources: Mapping[str, Source],
-        remember: Callable[[str, int], None] | None = None,
+        remember: Callable[[str, Met], None] | None = None,
     ) -> None:
         """Give it hands; done after construction because hands report back to it.
 
@@ -114,7 +121,7 @@ class Runner:
         self._write_life = remember
         if isinstance(storage, StorageThread):
             self._keeper = storage
-            self._barrier = Barrier(self._perform, storage.put)
+            self._barrier = Barrier(self._perform, storage.put, self._noted)
 
     def put(self, inputs: Sequence[Input]) -> None:
         """Something happened; from the event loop's thread."""
@@ -167,6 +174,13 @@ class Runner:
         self._statistics[request_id] = answer
         self.put([StatisticsRequested(request_id, query)])
         return await answer
+
+    async def drop_here(self, query_id: str) -> None:
+        """Drop a query of another home at this site, for good."""
+        dropped: asyncio.Future[None] = self._loop.create_future()
+        self._drops.setdefault(query_id, []).append(dropped)
+        self.put([DropRequested(query_id)])
+        await dropped
 
     async def run(self) -> None:
         """Until cancelled. A bug in the core ends it, and with it the daemon: going on could be wrong."""
@@ -246,13 +260,18 @@ class Runner:
                 log.info("query %s is %s %s", output.query_id, output.state, output.reason)
                 self._store()
                 self._queries.report(output.query_id, output.state, output.reason)
+            case ReportDropped():
+                log.info("query %s is dropped here", output.query_id)
+                for dropped in self._drops.pop(output.query_id, ()):
+                    if not dropped.done():
+                        dropped.set_result(None)
             case NoteIgnored():
                 self.ignored[output.reason] += 1
                 log.debug("ignored (%s) %s", output.reason, output.detail)
             case BlamePeer():
                 log.error("site %s broke the protocol: %s", output.peer, output.reason)
-            case Send() | WriteRecords():
-                raise AssertionError("the stack turns Send into frames, the barrier keeps records")
+            case Send() | KeepRecord() | RemoveRecord() | WriteRecords():
+                raise AssertionError("the stack turns messages and records into bytes, the barrier keeps records")
             case _:
                 assert_never(output)
 
@@ -287,18 +306,23 @@ class Runner:
         """By stream, where its tuples are that are in no batch."""
         return self._late.paths
 
+    def _noted(self, records: WriteRecords) -> None:
+        """What is done for good need not be kept with the rows."""
+        for query_id, done in done_in(records.changes):
+            self._queries.done(query_id, done)
+
     def _remember(self, effect: RememberLife) -> None:
         write = self._write_life
         assert write is not None
 
         def written(error: Exception | None) -> None:
             if error is None:
-                self.put([LifeRemembered(effect.peer, effect.life)])
+                self.put([LifeRemembered(effect.peer, effect.met)])
             else:
                 # The link stays as it is; the peer gives up and comes again, and then this is tried again.
-                log.error("life %d of site %s cannot be written down: %s", effect.life, effect.peer, error)
+                log.error("life %d of site %s cannot be written down: %s", effect.met.life, effect.peer, error)
 
-        self._files.put(lambda: write(effect.peer, effect.life), written)
+        self._files.put(lambda: write(effect.peer, effect.met), written)
 
     def _set_aside(self, effect: SetAside) -> None:
         if self._keeper is not None:

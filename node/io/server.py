@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import grpc
 
+from node.instance import STARTING_KEY
 from node.io.readiness import Readiness
 from node.io.transport import CONNECT_METHOD, SERVER_OPTIONS, Transport
 from node.rpc.control_pb2_grpc import (
@@ -27,6 +28,10 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 #: More than the longest pause between two dials, so that who waited dials again at once; less than the time after which
 #: a peer that says nothing is given up.
 _PEER_WAITS_S = 6.0
+
+
+#: Tells a client that it is refused only because the daemon is starting.
+STARTING = ((STARTING_KEY, "yes"),)
 
 
 class Server:
@@ -108,7 +113,7 @@ class _Later(grpc.GenericRpcHandler):
         await self.transport.answer(requests, context)
 
     async def _refuse(self, _: AsyncIterator[bytes], context: Context) -> None:
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, self._readiness.refusal)
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, self._readiness.refusal, STARTING)
 
 
 def _streaming(

@@ -45,7 +45,14 @@ log = logging.getLogger(__name__)
 CONNECT_METHOD = "/narrows.Link/Connect"
 
 _BACKOFF_S_FIRST = 0.1
+#: The longest pause before a peer is dialled again that did not want us, ...
 _BACKOFF_S_MAX = 5.0
+#: ... that nobody answers for, which costs a hundred bytes: a daemon that is started again must not wait for its
+#: peers; ...
+_AWAY_S_MAX = 0.5
+#: ... and that is away for longer than a restart takes.
+_GONE_S_MAX = 2.0
+_GONE_S = 60.0
 #: Who dials has to say who it is in this time, and who is refused has to take the refusal.
 _GREETING_S = 10.0
 _LAST_WORDS_S = 2.0
@@ -172,24 +179,29 @@ class Transport:
 
     async def _keep_dialling(self, peer: str, address: str) -> None:
         backoff_s = _BACKOFF_S_FIRST
+        met_s = asyncio.get_running_loop().time()
         while True:
             began = asyncio.get_running_loop().time()
+            longest_s = _BACKOFF_S_MAX
             async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
                 connect: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(CONNECT_METHOD)
                 call = connect()
                 try:
                     await call.wait_for_connection()
                     self.ledgers[peer].count_dialled()
-                    reason = await self._converse(self._open(peer), cast("ByteStream", call))
+                    await self._converse(self._open(peer), cast("ByteStream", call))
+                    met_s = asyncio.get_running_loop().time()
                 except grpc.aio.AioRpcError as error:
-                    reason = _cause(error)
-                    self._note_failure(peer, address, reason)
+                    self._note_failure(peer, address, _cause(error))
+                    away_s = asyncio.get_running_loop().time() - met_s
+                    longest_s = _AWAY_S_MAX if away_s < _GONE_S else _GONE_S_MAX
                 finally:
                     call.cancel()
             if asyncio.get_running_loop().time() - began > _BACKOFF_S_MAX:
                 backoff_s = _BACKOFF_S_FIRST
+            backoff_s = min(backoff_s, longest_s)
             await asyncio.sleep(backoff_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnects, no secret
-            backoff_s = min(_BACKOFF_S_MAX, backoff_s * 2)
+            backoff_s *= 2
 
     def _note_failure(self, peer: str, address: str, reason: str) -> None:
         text = f"cannot reach {address}: {reason}"

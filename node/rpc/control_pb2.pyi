@@ -25,7 +25,7 @@ class ReadyReply(_message.Message):
     def __init__(self, site: _Optional[str] = ..., instance: _Optional[str] = ..., ready: _Optional[bool] = ..., steps: _Optional[_Iterable[str]] = ..., step_seconds: _Optional[float] = ...) -> None: ...
 
 class IssueRequest(_message.Message):
-    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained", "keep")
+    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained", "keep", "reader", "to", "to_format", "begin")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,10 @@ class IssueRequest(_message.Message):
     COST_FIELD_NUMBER: _ClassVar[int]
     EXPLAINED_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TO_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
     text: str
     algorithm: str
     policy: str
@@ -44,7 +48,11 @@ class IssueRequest(_message.Message):
     cost: str
     explained: bool
     keep: bool
-    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ..., keep: _Optional[bool] = ...) -> None: ...
+    reader: str
+    to: str
+    to_format: str
+    begin: str
+    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ..., keep: _Optional[bool] = ..., reader: _Optional[str] = ..., to: _Optional[str] = ..., to_format: _Optional[str] = ..., begin: _Optional[str] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ("query", "query_id", "measured")
@@ -83,45 +91,54 @@ class IssueReply(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., schema: _Optional[bytes] = ..., plan_text: _Optional[str] = ..., plan_json: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FollowRequest(_message.Message):
-    __slots__ = ("query_id", "taken", "seen")
+    __slots__ = ("query_id", "reader", "begin", "run", "client")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
-    TAKEN_FIELD_NUMBER: _ClassVar[int]
-    SEEN_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
     query_id: str
-    taken: int
-    seen: int
-    def __init__(self, query_id: _Optional[str] = ..., taken: _Optional[int] = ..., seen: _Optional[int] = ...) -> None: ...
+    reader: str
+    begin: int
+    run: str
+    client: str
+    def __init__(self, query_id: _Optional[str] = ..., reader: _Optional[str] = ..., begin: _Optional[int] = ..., run: _Optional[str] = ..., client: _Optional[str] = ...) -> None: ...
 
 class FollowReply(_message.Message):
-    __slots__ = ("number", "rows", "info", "schema")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("rows", "info", "schema", "first_row", "run")
     ROWS_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
-    number: int
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     rows: bytes
     info: QueryInfo
     schema: bytes
-    def __init__(self, number: _Optional[int] = ..., rows: _Optional[bytes] = ..., info: _Optional[_Union[QueryInfo, _Mapping]] = ..., schema: _Optional[bytes] = ...) -> None: ...
+    first_row: int
+    run: str
+    def __init__(self, rows: _Optional[bytes] = ..., info: _Optional[_Union[QueryInfo, _Mapping]] = ..., schema: _Optional[bytes] = ..., first_row: _Optional[int] = ..., run: _Optional[str] = ...) -> None: ...
 
 class ExtentRequest(_message.Message):
-    __slots__ = ("query_id", "past", "wait_ms")
+    __slots__ = ("query_id", "past", "wait_ms", "reader")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     PAST_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     past: int
     wait_ms: int
-    def __init__(self, query_id: _Optional[str] = ..., past: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    reader: str
+    def __init__(self, query_id: _Optional[str] = ..., past: _Optional[int] = ..., wait_ms: _Optional[int] = ..., reader: _Optional[str] = ...) -> None: ...
 
 class ExtentReply(_message.Message):
-    __slots__ = ("run", "state", "reason", "first", "end", "nbytes", "schema")
+    __slots__ = ("run", "state", "reason", "first", "end", "nbytes", "taken", "schema")
     RUN_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     NBYTES_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     run: str
     state: str
@@ -129,8 +146,9 @@ class ExtentReply(_message.Message):
     first: int
     end: int
     nbytes: int
+    taken: int
     schema: bytes
-    def __init__(self, run: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., nbytes: _Optional[int] = ..., schema: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., nbytes: _Optional[int] = ..., taken: _Optional[int] = ..., schema: _Optional[bytes] = ...) -> None: ...
 
 class RowsRequest(_message.Message):
     __slots__ = ("query_id", "run", "first", "end", "columns")
@@ -155,17 +173,75 @@ class RowsReply(_message.Message):
     def __init__(self, rows: _Optional[bytes] = ..., schema: _Optional[bytes] = ...) -> None: ...
 
 class TakeRequest(_message.Message):
-    __slots__ = ("query_id", "run", "before")
+    __slots__ = ("query_id", "run", "before", "reader", "client", "seen")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     run: str
     before: int
-    def __init__(self, query_id: _Optional[str] = ..., run: _Optional[str] = ..., before: _Optional[int] = ...) -> None: ...
+    reader: str
+    client: str
+    seen: int
+    def __init__(self, query_id: _Optional[str] = ..., run: _Optional[str] = ..., before: _Optional[int] = ..., reader: _Optional[str] = ..., client: _Optional[str] = ..., seen: _Optional[int] = ...) -> None: ...
+
+class ForgetRequest(_message.Message):
+    __slots__ = ("query_id", "reader")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    READER_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    reader: str
+    def __init__(self, query_id: _Optional[str] = ..., reader: _Optional[str] = ...) -> None: ...
+
+class ReaderStatus(_message.Message):
+    __slots__ = ("name", "taken", "read", "lag_rows", "lag_bytes", "attached", "file", "trouble")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    LAG_ROWS_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    taken: int
+    read: int
+    lag_rows: int
+    lag_bytes: int
+    attached: bool
+    file: str
+    trouble: str
+    def __init__(self, name: _Optional[str] = ..., taken: _Optional[int] = ..., read: _Optional[int] = ..., lag_rows: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., attached: _Optional[bool] = ..., file: _Optional[str] = ..., trouble: _Optional[str] = ...) -> None: ...
+
+class CompleteFrom(_message.Message):
+    __slots__ = ("asked", "asked_ms", "first_tick", "from_ms", "limited_by")
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    ASKED_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TICK_FIELD_NUMBER: _ClassVar[int]
+    FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
+    asked: str
+    asked_ms: int
+    first_tick: int
+    from_ms: int
+    limited_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, asked: _Optional[str] = ..., asked_ms: _Optional[int] = ..., first_tick: _Optional[int] = ..., from_ms: _Optional[int] = ..., limited_by: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AwaySite(_message.Message):
+    __slots__ = ("site", "trouble", "seconds")
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    site: str
+    trouble: str
+    seconds: float
+    def __init__(self, site: _Optional[str] = ..., trouble: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class QueryInfo(_message.Message):
-    __slots__ = ("query_id", "text", "state", "reason", "rows", "plan_text", "heads", "followed", "latency_us_buckets", "latency_rows", "home")
+    __slots__ = ("query_id", "text", "state", "reason", "rows", "plan_text", "heads", "followed", "latency_us_buckets", "latency_rows", "home", "readers", "away", "trouble", "waiting_for", "recovery", "streams", "complete_from")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +253,13 @@ class QueryInfo(_message.Message):
     LATENCY_US_BUCKETS_FIELD_NUMBER: _ClassVar[int]
     LATENCY_ROWS_FIELD_NUMBER: _ClassVar[int]
     HOME_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    AWAY_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FROM_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     text: str
     state: str
@@ -188,7 +271,14 @@ class QueryInfo(_message.Message):
     latency_us_buckets: _containers.RepeatedScalarFieldContainer[int]
     latency_rows: _containers.RepeatedScalarFieldContainer[int]
     home: str
-    def __init__(self, query_id: _Optional[str] = ..., text: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., rows: _Optional[int] = ..., plan_text: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[HeadInfo, _Mapping]]] = ..., followed: _Optional[bool] = ..., latency_us_buckets: _Optional[_Iterable[int]] = ..., latency_rows: _Optional[_Iterable[int]] = ..., home: _Optional[str] = ...) -> None: ...
+    readers: _containers.RepeatedCompositeFieldContainer[ReaderStatus]
+    away: _containers.RepeatedCompositeFieldContainer[AwaySite]
+    trouble: str
+    waiting_for: _containers.RepeatedScalarFieldContainer[str]
+    recovery: RecoveryStatus
+    streams: _containers.RepeatedScalarFieldContainer[str]
+    complete_from: CompleteFrom
+    def __init__(self, query_id: _Optional[str] = ..., text: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., rows: _Optional[int] = ..., plan_text: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[HeadInfo, _Mapping]]] = ..., followed: _Optional[bool] = ..., latency_us_buckets: _Optional[_Iterable[int]] = ..., latency_rows: _Optional[_Iterable[int]] = ..., home: _Optional[str] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., away: _Optional[_Iterable[_Union[AwaySite, _Mapping]]] = ..., trouble: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., recovery: _Optional[_Union[RecoveryStatus, _Mapping]] = ..., streams: _Optional[_Iterable[str]] = ..., complete_from: _Optional[_Union[CompleteFrom, _Mapping]] = ...) -> None: ...
 
 class HeadInfo(_message.Message):
     __slots__ = ("head", "done_tick")
@@ -211,7 +301,7 @@ class DropRequest(_message.Message):
     def __init__(self, query_id: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "copies", "probes", "steps", "traffic", "queries", "engine", "ended")
+    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "copies", "probes", "steps", "traffic", "queries", "engine", "catching_up", "ended", "log_bytes", "log_quota_bytes", "kept")
     class IgnoredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -236,7 +326,11 @@ class StatusReply(_message.Message):
     TRAFFIC_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
+    CATCHING_UP_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_QUOTA_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     site: str
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
@@ -254,8 +348,28 @@ class StatusReply(_message.Message):
     traffic: _containers.RepeatedCompositeFieldContainer[TrafficStatus]
     queries: _containers.RepeatedCompositeFieldContainer[QueryBrief]
     engine: EngineStatus
+    catching_up: _containers.RepeatedCompositeFieldContainer[CatchingUpStatus]
     ended: _containers.RepeatedCompositeFieldContainer[QueryBrief]
-    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., copies: _Optional[_Iterable[_Union[CopyStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ...) -> None: ...
+    log_bytes: int
+    log_quota_bytes: int
+    kept: _containers.RepeatedCompositeFieldContainer[KeptLog]
+    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., copies: _Optional[_Iterable[_Union[CopyStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ..., catching_up: _Optional[_Iterable[_Union[CatchingUpStatus, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., log_bytes: _Optional[int] = ..., log_quota_bytes: _Optional[int] = ..., kept: _Optional[_Iterable[_Union[KeptLog, _Mapping]]] = ...) -> None: ...
+
+class KeptLog(_message.Message):
+    __slots__ = ("query_id", "home", "stream", "since", "bytes", "runs")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    home: str
+    stream: str
+    since: int
+    bytes: int
+    runs: bool
+    def __init__(self, query_id: _Optional[str] = ..., home: _Optional[str] = ..., stream: _Optional[str] = ..., since: _Optional[int] = ..., bytes: _Optional[int] = ..., runs: _Optional[bool] = ...) -> None: ...
 
 class EngineStatus(_message.Message):
     __slots__ = ("name", "master", "version", "jobs", "job_ms_median", "job_ms_last", "rebuilt", "restarts", "restarting_seconds")
@@ -471,7 +585,7 @@ class CopyStatus(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., ended: _Optional[bool] = ..., users: _Optional[_Iterable[str]] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class QueryBrief(_message.Message):
-    __slots__ = ("query_id", "state", "rows", "plan_brief", "reason", "state_seconds", "streams", "sites", "waiting_for", "followed", "unread_rows", "unread_bytes", "unread_seconds", "read_per_s", "full", "done_tick", "links")
+    __slots__ = ("query_id", "state", "rows", "plan_brief", "reason", "state_seconds", "streams", "sites", "waiting_for", "followed", "unread_rows", "unread_bytes", "unread_seconds", "read_per_s", "full", "done_tick", "links", "readers", "trouble", "recovery", "complete_from")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -489,6 +603,10 @@ class QueryBrief(_message.Message):
     FULL_FIELD_NUMBER: _ClassVar[int]
     DONE_TICK_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FROM_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     state: str
     rows: int
@@ -506,7 +624,49 @@ class QueryBrief(_message.Message):
     full: bool
     done_tick: int
     links: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ..., reason: _Optional[str] = ..., state_seconds: _Optional[float] = ..., streams: _Optional[_Iterable[str]] = ..., sites: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., followed: _Optional[bool] = ..., unread_rows: _Optional[int] = ..., unread_bytes: _Optional[int] = ..., unread_seconds: _Optional[float] = ..., read_per_s: _Optional[float] = ..., full: _Optional[bool] = ..., done_tick: _Optional[int] = ..., links: _Optional[_Iterable[str]] = ...) -> None: ...
+    readers: _containers.RepeatedCompositeFieldContainer[ReaderStatus]
+    trouble: str
+    recovery: RecoveryStatus
+    complete_from: CompleteFrom
+    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ..., reason: _Optional[str] = ..., state_seconds: _Optional[float] = ..., streams: _Optional[_Iterable[str]] = ..., sites: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., followed: _Optional[bool] = ..., unread_rows: _Optional[int] = ..., unread_bytes: _Optional[int] = ..., unread_seconds: _Optional[float] = ..., read_per_s: _Optional[float] = ..., full: _Optional[bool] = ..., done_tick: _Optional[int] = ..., links: _Optional[_Iterable[str]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., trouble: _Optional[str] = ..., recovery: _Optional[_Union[RecoveryStatus, _Mapping]] = ..., complete_from: _Optional[_Union[CompleteFrom, _Mapping]] = ...) -> None: ...
+
+class RecoveryStatus(_message.Message):
+    __slots__ = ("reason", "seconds", "heads")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    seconds: float
+    heads: _containers.RepeatedCompositeFieldContainer[HeadProgress]
+    def __init__(self, reason: _Optional[str] = ..., seconds: _Optional[float] = ..., heads: _Optional[_Iterable[_Union[HeadProgress, _Mapping]]] = ...) -> None: ...
+
+class HeadProgress(_message.Message):
+    __slots__ = ("head", "begun_tick", "done_tick", "goal_tick")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_TICK_FIELD_NUMBER: _ClassVar[int]
+    DONE_TICK_FIELD_NUMBER: _ClassVar[int]
+    GOAL_TICK_FIELD_NUMBER: _ClassVar[int]
+    head: str
+    begun_tick: int
+    done_tick: int
+    goal_tick: int
+    def __init__(self, head: _Optional[str] = ..., begun_tick: _Optional[int] = ..., done_tick: _Optional[int] = ..., goal_tick: _Optional[int] = ...) -> None: ...
+
+class CatchingUpStatus(_message.Message):
+    __slots__ = ("stream", "what", "peer", "queries", "tick", "goal_tick")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    TICK_FIELD_NUMBER: _ClassVar[int]
+    GOAL_TICK_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    what: str
+    peer: str
+    queries: _containers.RepeatedScalarFieldContainer[str]
+    tick: int
+    goal_tick: int
+    def __init__(self, stream: _Optional[str] = ..., what: _Optional[str] = ..., peer: _Optional[str] = ..., queries: _Optional[_Iterable[str]] = ..., tick: _Optional[int] = ..., goal_tick: _Optional[int] = ...) -> None: ...
 
 class ProbeStatus(_message.Message):
     __slots__ = ("query_id", "delta_us", "early", "late")

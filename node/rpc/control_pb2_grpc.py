@@ -44,7 +44,7 @@ class ControlStub:
                 request_serializer=node_dot_rpc_dot_control__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=node_dot_rpc_dot_control__pb2.ExplainReply.FromString,
                 _registered_method=True)
-        self.Follow = channel.stream_stream(
+        self.Follow = channel.unary_stream(
                 '/narrows.Control/Follow',
                 request_serializer=node_dot_rpc_dot_control__pb2.FollowRequest.SerializeToString,
                 response_deserializer=node_dot_rpc_dot_control__pb2.FollowReply.FromString,
@@ -62,6 +62,11 @@ class ControlStub:
         self.Take = channel.unary_unary(
                 '/narrows.Control/Take',
                 request_serializer=node_dot_rpc_dot_control__pb2.TakeRequest.SerializeToString,
+                response_deserializer=node_dot_rpc_dot_control__pb2.Empty.FromString,
+                _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/narrows.Control/Forget',
+                request_serializer=node_dot_rpc_dot_control__pb2.ForgetRequest.SerializeToString,
                 response_deserializer=node_dot_rpc_dot_control__pb2.Empty.FromString,
                 _registered_method=True)
         self.Queries = channel.unary_unary(
@@ -108,8 +113,8 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Follow(self, request_iterator, context):
-        """The rows of a query, from where its followers left off; the client acknowledges what it has kept.
+    def Follow(self, request, context):
+        """The rows of a query as they come, from where its reader left off, or from a number on. Take says what is kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,7 +135,14 @@ class ControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Take(self, request, context):
-        """Rows before a number are kept by the client and may be forgotten.
+        """Rows before a number are kept by a reader; answered when that is durable. Rows that all readers have are forgotten.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forget(self, request, context):
+        """A reader of a query will not come back: no rows are kept for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -180,7 +192,7 @@ def add_ControlServicer_to_server(servicer, server):
                     request_deserializer=node_dot_rpc_dot_control__pb2.ExplainRequest.FromString,
                     response_serializer=node_dot_rpc_dot_control__pb2.ExplainReply.SerializeToString,
             ),
-            'Follow': grpc.stream_stream_rpc_method_handler(
+            'Follow': grpc.unary_stream_rpc_method_handler(
                     servicer.Follow,
                     request_deserializer=node_dot_rpc_dot_control__pb2.FollowRequest.FromString,
                     response_serializer=node_dot_rpc_dot_control__pb2.FollowReply.SerializeToString,
@@ -198,6 +210,11 @@ def add_ControlServicer_to_server(servicer, server):
             'Take': grpc.unary_unary_rpc_method_handler(
                     servicer.Take,
                     request_deserializer=node_dot_rpc_dot_control__pb2.TakeRequest.FromString,
+                    response_serializer=node_dot_rpc_dot_control__pb2.Empty.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=node_dot_rpc_dot_control__pb2.ForgetRequest.FromString,
                     response_serializer=node_dot_rpc_dot_control__pb2.Empty.SerializeToString,
             ),
             'Queries': grpc.unary_unary_rpc_method_handler(
@@ -291,7 +308,7 @@ class Control:
             _registered_method=True)
 
     @staticmethod
-    def Follow(request_iterator,
+    def Follow(request,
             target,
             options=(),
             channel_credentials=None,
@@ -301,8 +318,8 @@ class Control:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
+        return grpc.experimental.unary_stream(
+            request,
             target,
             '/narrows.Control/Follow',
             node_dot_rpc_dot_control__pb2.FollowRequest.SerializeToString,
@@ -387,6 +404,33 @@ class Control:
             target,
             '/narrows.Control/Take',
             node_dot_rpc_dot_control__pb2.TakeRequest.SerializeToString,
+            node_dot_rpc_dot_control__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/narrows.Control/Forget',
+            node_dot_rpc_dot_control__pb2.ForgetRequest.SerializeToString,
             node_dot_rpc_dot_control__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -35,14 +35,16 @@ class ControlStub:
     """Plan and install a query with this site as its home."""
     Explain: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExplainRequest, _control_pb2.ExplainReply]
     """What a query would do, or what one that runs does: its plan, what that is expected to cost, and what others would."""
-    Follow: _grpc.StreamStreamMultiCallable[_control_pb2.FollowRequest, _control_pb2.FollowReply]
-    """The rows of a query, from where its followers left off; the client acknowledges what it has kept."""
+    Follow: _grpc.UnaryStreamMultiCallable[_control_pb2.FollowRequest, _control_pb2.FollowReply]
+    """The rows of a query as they come, from where its reader left off, or from a number on. Take says what is kept."""
     Extent: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExtentRequest, _control_pb2.ExtentReply]
     """Which rows of a query can be read by number now; with wait_ms, as soon as there is news."""
     Rows: _grpc.UnaryStreamMultiCallable[_control_pb2.RowsRequest, _control_pb2.RowsReply]
     """Rows by number. Changes nothing: any number of readers may ask for any rows that are kept, as often as they like."""
     Take: _grpc.UnaryUnaryMultiCallable[_control_pb2.TakeRequest, _control_pb2.Empty]
-    """Rows before a number are kept by the client and may be forgotten."""
+    """Rows before a number are kept by a reader; answered when that is durable. Rows that all readers have are forgotten."""
+    Forget: _grpc.UnaryUnaryMultiCallable[_control_pb2.ForgetRequest, _control_pb2.Empty]
+    """A reader of a query will not come back: no rows are kept for it."""
     Queries: _grpc.UnaryUnaryMultiCallable[_control_pb2.Empty, _control_pb2.QueriesReply]
     Drop: _grpc.UnaryUnaryMultiCallable[_control_pb2.DropRequest, _control_pb2.Empty]
     Status: _grpc.UnaryUnaryMultiCallable[_control_pb2.Empty, _control_pb2.StatusReply]
@@ -57,14 +59,16 @@ class ControlAsyncStub(ControlStub):
     """Plan and install a query with this site as its home."""
     Explain: _aio.UnaryUnaryMultiCallable[_control_pb2.ExplainRequest, _control_pb2.ExplainReply]  # type: ignore[assignment]
     """What a query would do, or what one that runs does: its plan, what that is expected to cost, and what others would."""
-    Follow: _aio.StreamStreamMultiCallable[_control_pb2.FollowRequest, _control_pb2.FollowReply]  # type: ignore[assignment]
-    """The rows of a query, from where its followers left off; the client acknowledges what it has kept."""
+    Follow: _aio.UnaryStreamMultiCallable[_control_pb2.FollowRequest, _control_pb2.FollowReply]  # type: ignore[assignment]
+    """The rows of a query as they come, from where its reader left off, or from a number on. Take says what is kept."""
     Extent: _aio.UnaryUnaryMultiCallable[_control_pb2.ExtentRequest, _control_pb2.ExtentReply]  # type: ignore[assignment]
     """Which rows of a query can be read by number now; with wait_ms, as soon as there is news."""
     Rows: _aio.UnaryStreamMultiCallable[_control_pb2.RowsRequest, _control_pb2.RowsReply]  # type: ignore[assignment]
     """Rows by number. Changes nothing: any number of readers may ask for any rows that are kept, as often as they like."""
     Take: _aio.UnaryUnaryMultiCallable[_control_pb2.TakeRequest, _control_pb2.Empty]  # type: ignore[assignment]
-    """Rows before a number are kept by the client and may be forgotten."""
+    """Rows before a number are kept by a reader; answered when that is durable. Rows that all readers have are forgotten."""
+    Forget: _aio.UnaryUnaryMultiCallable[_control_pb2.ForgetRequest, _control_pb2.Empty]  # type: ignore[assignment]
+    """A reader of a query will not come back: no rows are kept for it."""
     Queries: _aio.UnaryUnaryMultiCallable[_control_pb2.Empty, _control_pb2.QueriesReply]  # type: ignore[assignment]
     Drop: _aio.UnaryUnaryMultiCallable[_control_pb2.DropRequest, _control_pb2.Empty]  # type: ignore[assignment]
     Status: _aio.UnaryUnaryMultiCallable[_control_pb2.Empty, _control_pb2.StatusReply]  # type: ignore[assignment]
@@ -92,10 +96,10 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Follow(
         self,
-        request_iterator: _MaybeAsyncIterator[_control_pb2.FollowRequest],
+        request: _control_pb2.FollowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_control_pb2.FollowReply], _abc.AsyncIterator[_control_pb2.FollowReply]]:
-        """The rows of a query, from where its followers left off; the client acknowledges what it has kept."""
+        """The rows of a query as they come, from where its reader left off, or from a number on. Take says what is kept."""
 
     @_abc_1.abstractmethod
     def Extent(
@@ -119,7 +123,15 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.TakeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.Empty, _abc.Awaitable[_control_pb2.Empty]]:
-        """Rows before a number are kept by the client and may be forgotten."""
+        """Rows before a number are kept by a reader; answered when that is durable. Rows that all readers have are forgotten."""
+
+    @_abc_1.abstractmethod
+    def Forget(
+        self,
+        request: _control_pb2.ForgetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.Empty, _abc.Awaitable[_control_pb2.Empty]]:
+        """A reader of a query will not come back: no rows are kept for it."""
 
     @_abc_1.abstractmethod
     def Queries(

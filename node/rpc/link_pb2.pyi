@@ -19,7 +19,7 @@ class Frame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ping: _Optional[int] = ..., pong: _Optional[int] = ..., refuse: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("version", "cluster", "tau_ms", "site", "peer", "life", "peer_life", "resets", "expects", "about")
+    __slots__ = ("version", "cluster", "tau_ms", "site", "peer", "life", "peer_life", "resets", "folder", "last_life", "expects", "about")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     TAU_MS_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,8 @@ class Hello(_message.Message):
     LIFE_FIELD_NUMBER: _ClassVar[int]
     PEER_LIFE_FIELD_NUMBER: _ClassVar[int]
     RESETS_FIELD_NUMBER: _ClassVar[int]
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
+    LAST_LIFE_FIELD_NUMBER: _ClassVar[int]
     EXPECTS_FIELD_NUMBER: _ClassVar[int]
     ABOUT_FIELD_NUMBER: _ClassVar[int]
     version: int
@@ -38,9 +40,11 @@ class Hello(_message.Message):
     life: int
     peer_life: int
     resets: int
+    folder: int
+    last_life: int
     expects: int
     about: bytes
-    def __init__(self, version: _Optional[int] = ..., cluster: _Optional[str] = ..., tau_ms: _Optional[int] = ..., site: _Optional[str] = ..., peer: _Optional[str] = ..., life: _Optional[int] = ..., peer_life: _Optional[int] = ..., resets: _Optional[int] = ..., expects: _Optional[int] = ..., about: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., cluster: _Optional[str] = ..., tau_ms: _Optional[int] = ..., site: _Optional[str] = ..., peer: _Optional[str] = ..., life: _Optional[int] = ..., peer_life: _Optional[int] = ..., resets: _Optional[int] = ..., folder: _Optional[int] = ..., last_life: _Optional[int] = ..., expects: _Optional[int] = ..., about: _Optional[bytes] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "site", "schema", "ts", "unit")
@@ -63,7 +67,7 @@ class About(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles", "set_portion", "drop_portion")
+    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles", "set_portion", "drop_portion", "fence", "lost", "returned")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     PREPARED_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +91,9 @@ class Message(_message.Message):
     PROFILES_FIELD_NUMBER: _ClassVar[int]
     SET_PORTION_FIELD_NUMBER: _ClassVar[int]
     DROP_PORTION_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     prepare: Prepare
     prepared: Prepared
@@ -110,7 +117,10 @@ class Message(_message.Message):
     profiles: Profiles
     set_portion: SetPortion
     drop_portion: DropPortion
-    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ..., set_portion: _Optional[_Union[SetPortion, _Mapping]] = ..., drop_portion: _Optional[_Union[DropPortion, _Mapping]] = ...) -> None: ...
+    fence: int
+    lost: Lost
+    returned: Nothing
+    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ..., set_portion: _Optional[_Union[SetPortion, _Mapping]] = ..., drop_portion: _Optional[_Union[DropPortion, _Mapping]] = ..., fence: _Optional[int] = ..., lost: _Optional[_Union[Lost, _Mapping]] = ..., returned: _Optional[_Union[Nothing, _Mapping]] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
@@ -305,18 +315,52 @@ class Sequence(_message.Message):
     def __init__(self, head: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., start: _Optional[str] = ...) -> None: ...
 
 class Prepare(_message.Message):
-    __slots__ = ("text", "sink", "sequences", "streams", "policy")
+    __slots__ = ("text", "sink", "sequences", "streams", "policy", "generation", "resumed", "begin")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
     SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
     text: str
     sink: str
     sequences: _containers.RepeatedCompositeFieldContainer[Sequence]
     streams: _containers.RepeatedCompositeFieldContainer[Stream]
     policy: Policy
-    def __init__(self, text: _Optional[str] = ..., sink: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
+    generation: int
+    resumed: Resumption
+    begin: Begin
+    def __init__(self, text: _Optional[str] = ..., sink: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., generation: _Optional[int] = ..., resumed: _Optional[_Union[Resumption, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ...) -> None: ...
+
+class Begin(_message.Message):
+    __slots__ = ("at", "time_ms")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    at: str
+    time_ms: int
+    def __init__(self, at: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
+
+class Resumption(_message.Message):
+    __slots__ = ("first_tick", "done", "stored_to", "is_alone")
+    FIRST_TICK_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    STORED_TO_FIELD_NUMBER: _ClassVar[int]
+    IS_ALONE_FIELD_NUMBER: _ClassVar[int]
+    first_tick: int
+    done: _containers.RepeatedCompositeFieldContainer[Frontier]
+    stored_to: int
+    is_alone: bool
+    def __init__(self, first_tick: _Optional[int] = ..., done: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., stored_to: _Optional[int] = ..., is_alone: _Optional[bool] = ...) -> None: ...
+
+class Lost(_message.Message):
+    __slots__ = ("generation", "reason")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    reason: str
+    def __init__(self, generation: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Policy(_message.Message):
     __slots__ = ("name", "delta_us")
@@ -327,16 +371,20 @@ class Policy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., delta_us: _Optional[int] = ...) -> None: ...
 
 class Prepared(_message.Message):
-    __slots__ = ("earliest", "origin_ms", "round_trips", "frontiers")
+    __slots__ = ("earliest", "origin_ms", "round_trips", "frontiers", "generation", "begins")
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_MS_FIELD_NUMBER: _ClassVar[int]
     ROUND_TRIPS_FIELD_NUMBER: _ClassVar[int]
     FRONTIERS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
     earliest: int
     origin_ms: int
     round_trips: _containers.RepeatedCompositeFieldContainer[RoundTrip]
     frontiers: _containers.RepeatedCompositeFieldContainer[Frontier]
-    def __init__(self, earliest: _Optional[int] = ..., origin_ms: _Optional[int] = ..., round_trips: _Optional[_Iterable[_Union[RoundTrip, _Mapping]]] = ..., frontiers: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ...) -> None: ...
+    generation: int
+    begins: _containers.RepeatedCompositeFieldContainer[Frontier]
+    def __init__(self, earliest: _Optional[int] = ..., origin_ms: _Optional[int] = ..., round_trips: _Optional[_Iterable[_Union[RoundTrip, _Mapping]]] = ..., frontiers: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., generation: _Optional[int] = ..., begins: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ...) -> None: ...
 
 class Frontier(_message.Message):
     __slots__ = ("alias", "tick")
@@ -355,16 +403,40 @@ class RoundTrip(_message.Message):
     def __init__(self, site: _Optional[str] = ..., rtt_us: _Optional[int] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("tick", "origin_ms", "delta_us", "frontiers")
+    __slots__ = ("tick", "origin_ms", "delta_us", "frontiers", "generation", "resumed")
     TICK_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_MS_FIELD_NUMBER: _ClassVar[int]
     DELTA_US_FIELD_NUMBER: _ClassVar[int]
     FRONTIERS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
     tick: int
     origin_ms: int
     delta_us: int
     frontiers: _containers.RepeatedCompositeFieldContainer[Frontier]
-    def __init__(self, tick: _Optional[int] = ..., origin_ms: _Optional[int] = ..., delta_us: _Optional[int] = ..., frontiers: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ...) -> None: ...
+    generation: int
+    resumed: Resumed
+    def __init__(self, tick: _Optional[int] = ..., origin_ms: _Optional[int] = ..., delta_us: _Optional[int] = ..., frontiers: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., generation: _Optional[int] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ...) -> None: ...
+
+class Resumed(_message.Message):
+    __slots__ = ("done", "begins", "islands")
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
+    ISLANDS_FIELD_NUMBER: _ClassVar[int]
+    done: _containers.RepeatedCompositeFieldContainer[Frontier]
+    begins: _containers.RepeatedCompositeFieldContainer[Frontier]
+    islands: _containers.RepeatedCompositeFieldContainer[Island]
+    def __init__(self, done: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., begins: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., islands: _Optional[_Iterable[_Union[Island, _Mapping]]] = ...) -> None: ...
+
+class Island(_message.Message):
+    __slots__ = ("head", "first", "end")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    head: str
+    first: int
+    end: int
+    def __init__(self, head: _Optional[str] = ..., first: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Place(_message.Message):
     __slots__ = ("head", "step", "copy")

@@ -301,6 +301,17 @@ class DiskLog:
             found.append(decode_batch(head, body, segment.schema))
         return found
 
+    def sizes_from(self, tick: int) -> tuple[int, ...]:
+        found: list[int] = []
+        for segment in reversed(self._segments):
+            if segment.end_tick <= tick:
+                break
+            found[:0] = [
+                segment.end_of(place) - segment.offsets[place]
+                for place in range(segment.place_of(tick), len(segment.ends))
+            ]
+        return tuple(found)
+
     # -- forgetting ---------------------------------------------------------------------------
 
     def trim(self, tick: int) -> None:

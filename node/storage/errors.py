@@ -16,6 +16,10 @@ class VersionError(StorageError):
     """What is on disk is of a version that this daemon does not know."""
 
 
+class DamagedLogError(StorageError):
+    """Confirmed batches of a stream cannot be read any more."""
+
+
 class NoRoomError(StorageError):
     """The disk is full. Nothing is lost, and the same may be tried again."""
 

@@ -54,6 +54,10 @@ class MemoryLog:
             nbytes += _nbytes(batch)
         return tuple(found)
 
+    def sizes_from(self, tick: int) -> tuple[int, ...]:
+        place = bisect_right(self._batches, tick, key=_end)
+        return tuple(map(_nbytes, islice(self._batches, place, None)))
+
     def trim(self, tick: int) -> None:
         count = bisect_right(self._batches, tick, key=_end)
         if count:

@@ -39,6 +39,11 @@ def segment_name(first_tick: int) -> str:
     return f"{first_tick - TICK_MIN:016x}{_SUFFIX}"
 
 
+def first_tick_of(name: str) -> int:
+    """The tick that a segment is called after."""
+    return int(name.removesuffix(_SUFFIX), 16) + TICK_MIN
+
+
 def is_segment(name: str) -> bool:
     """Whether a file of this name is one."""
     return _NAME.fullmatch(name) is not None
@@ -107,13 +112,13 @@ def read_segment(path: str, name: str, data: Bytes, last: bool) -> Segment:
 
     Raises StorageError if it is damaged otherwise, or of another version.
     """
-    segment = _read_head(f"{path}/{name}", name, data)
+    segment = read_segment_head(f"{path}/{name}", name, data)
     while segment.nbytes < len(data):
         at = segment.nbytes
         head = decode_head(data, at)
         end = at + HEAD_BYTES + (0 if head is None else head.body_bytes)
         if head is None or not is_whole(head, data[at + HEAD_BYTES : end]) or head.span.first != segment.end_tick:
-            if not last or _was_synced(data, at, segment.end_tick):
+            if not last or was_synced(data, at, segment.end_tick):
                 required = f"a whole record of the batch from tick {tick_text(segment.end_tick)} on"
                 raise StorageError(f"{path}/{name} at byte {at} required {required}; got damaged bytes")
             break
@@ -122,7 +127,8 @@ def read_segment(path: str, name: str, data: Bytes, last: bool) -> Segment:
     return segment
 
 
-def _read_head(path: str, name: str, data: Bytes) -> Segment:
+def read_segment_head(path: str, name: str, data: Bytes) -> Segment:
+    """A segment without its records. Raises StorageError if its head is damaged, or of another version."""
     if len(data) < _HEAD.size:
         raise StorageError(f"{path} at byte 0 required {_HEAD.size} bytes of head; got {len(data)}")
     mark, version, nbytes, crc = _HEAD.unpack(data[: _HEAD.size])
@@ -135,11 +141,10 @@ def _read_head(path: str, name: str, data: Bytes) -> Segment:
     padding = bytes(data[_HEAD.size - 4 : _HEAD.size])
     if any(padding) or zlib.crc32(schema, zlib.crc32(_HEAD.pack(mark, version, nbytes, 0))) != crc:
         raise StorageError(f"{path} at byte {_HEAD.size} required the schema of the log; got damaged bytes")
-    first_tick = int(name.removesuffix(_SUFFIX), 16) + TICK_MIN
-    return Segment(name, pa.ipc.read_schema(pa.py_buffer(schema)), first_tick, _HEAD.size + nbytes)
+    return Segment(name, pa.ipc.read_schema(pa.py_buffer(schema)), first_tick_of(name), _HEAD.size + nbytes)
 
 
-def _was_synced(data: Bytes, at: int, tick: int) -> bool:
+def was_synced(data: Bytes, at: int, tick: int) -> bool:
     """Whether a later record, of this tick or after, tells that the byte at this place was durable before it.
 
     Then the damage is no torn tail, and cutting there would lose what was confirmed.

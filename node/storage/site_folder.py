@@ -4,13 +4,14 @@ daemon.lock         held by the one daemon that uses the folder
 site.db             whose it is, which life this is, small records (``site_records``)
 headroom.bin        room for when the disk is full (``headroom``)
 STREAM/log/         the log of each stream; beside it what its source keeps
+results/QUERY/      rows of queries issued here, and who reads them
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from node.core.streams.ticks import tick_text
 from node.storage.disk_log import DiskLog
 from node.storage.errors import NoRoomError, StorageError
 from node.storage.folder import Folder, sync_folder
+from node.storage.given_up import find_damage, give_up, recover_log, with_lost
 from node.storage.headroom import HEADROOM_BYTES, HEADROOM_NAME, Headroom
 from node.storage.lock import LOCK_NAME, SiteLock
 from node.storage.site_records import (
@@ -32,6 +34,9 @@ from node.storage.site_records import (
 from node.storage.stream_logs import StreamLogs
 
 log = logging.getLogger(__name__)
+
+#: A stream may be called so too: names of queries have a hyphen, and no folder of a stream's has.
+RESULTS_NAME = "results"
 
 
 @dataclass
@@ -59,8 +64,14 @@ def open_folder(
     clock_s: int,
     fresh: bool = False,
     headroom_bytes: int = HEADROOM_BYTES,
+    accept_loss: bool = False,
+    step: Callable[[str], None] = lambda _: None,
+    results: Callable[[Path], list[str]] = lambda _: [],
 ) -> SiteFolder:
-    """Begin the next life of a site in its folder; ``fresh``: say what is there, and forget it first.
+    """Begin the next life of a site in its folder; ``fresh``: say what is there, and forget it first;
+    ``accept_loss``: what is damaged in logs is taken out of them.
+
+    ``step`` is told what takes its time; ``results`` tells of a folder with rows of queries what is in it.
 
     Raises StorageError if another daemon has it, if it is another site's, of another version or damaged (nothing is
     touched then), or cannot be written to.
@@ -68,12 +79,17 @@ def open_folder(
     lock = SiteLock(path)
     try:
         if fresh:
-            _begin_anew(path, cluster, site)
+            _begin_anew(path, cluster, site, results)
         check_folder(path, cluster, site)
-        names = list(streams)
-        logs, extents = open_logs(path, names)
-        headroom = Headroom(path, headroom_bytes)
-        return SiteFolder(lock, _records(path, cluster, site, clock_s, headroom), headroom, logs, extents)
+        names, headroom = list(streams), Headroom(path, headroom_bytes)
+        if accept_loss and (damaged := find_damage(path, names)):
+            records = _records(path, cluster, site, clock_s, headroom)
+            give_up(records, damaged)
+            logs, extents = open_logs(path, names, step)
+        else:
+            logs, extents = open_logs(path, names, step)
+            records = _records(path, cluster, site, clock_s, headroom)
+        return SiteFolder(lock, records, headroom, logs, with_lost(records, extents))
     except OSError as error:
         lock.release()
         got = f"{error.strerror or error} ({error.filename})"
@@ -95,7 +111,9 @@ def _records(path: Path, cluster: str, site: str, clock_s: int, headroom: Headro
     return records
 
 
-def open_logs(path: Path, streams: Iterable[str]) -> tuple[StreamLogs, dict[str, LogExtent]]:
+def open_logs(
+    path: Path, streams: Iterable[str], step: Callable[[str], None] = lambda _: None
+) -> tuple[StreamLogs, dict[str, LogExtent]]:
     """The logs in ``path/STREAM/log``, checked, torn tails cut, and what they have.
 
     The caller has the folder's lock. Raises StorageError, or OSError.
@@ -103,8 +121,10 @@ def open_logs(path: Path, streams: Iterable[str]) -> tuple[StreamLogs, dict[str,
     logs: dict[str, DiskLog] = {}
     extents: dict[str, LogExtent] = {}
     for stream in streams:
+        if nbytes := _nbytes(path / stream / "log"):
+            step(f"reading the log of stream {stream}, {nbytes:,} bytes")
         logs[stream] = DiskLog(Folder(path / stream / "log"))
-        found = logs[stream].recover()
+        found = recover_log(stream, logs[stream], Folder(path / stream / "log"))
         if found.cut_bytes:
             log.info("stream %s: %d bytes were cut off its log, of batches never confirmed", stream, found.cut_bytes)
         if found.extent is not None:
@@ -126,9 +146,10 @@ def open_logs(path: Path, streams: Iterable[str]) -> tuple[StreamLogs, dict[str,
 # -- beginning anew -----------------------------------------------------------------------------
 
 
-def contents(path: Path) -> list[str]:
+def contents(path: Path, results: Callable[[Path], list[str]] = lambda _: []) -> list[str]:
     """What of a site would be forgotten, a line for each thing; nothing if there is nothing."""
     lines = [_contents_of(entry) for entry in sorted(path.iterdir()) if entry.name not in _OURS]
+    lines += results(path / RESULTS_NAME)
     records = ", ".join(f"{count} of {kind}" for kind, count in record_counts(path).items())
     return [*lines, f"records: {records}"] if records else lines
 
@@ -138,8 +159,11 @@ _OURS = (LOCK_NAME, HEADROOM_NAME, *(f"{RECORDS_NAME}{end}" for end in ("", "-wa
 
 
 def _contents_of(entry: Path) -> str:
-    files = [entry] if entry.is_file() else [path for path in entry.rglob("*") if path.is_file()]
-    size = f"{sum(path.stat().st_size for path in files)} bytes"
+    size = f"{_nbytes(entry)} bytes"
+    queries = [path.name for path in sorted(entry.glob("*-*")) if path.is_dir()] if entry.name == RESULTS_NAME else []
+    if queries:
+        also = f" and stream {entry.name}" if (entry / "log").is_dir() else ""
+        return f"rows of queries {', '.join(queries)}, and their readers{also}: {size}"
     if not (entry / "log").is_dir():
         return f"{entry.name}: {size}"
     try:
@@ -152,10 +176,16 @@ def _contents_of(entry: Path) -> str:
     return f"stream {entry.name}: {ticks}, {found.rows} tuples, {size}"
 
 
-def _begin_anew(path: Path, cluster: str, site: str) -> None:
+def _nbytes(entry: Path) -> int:
+    """Of a file, or of all in a folder; none if it is not there."""
+    files = [entry] if entry.is_file() else [path for path in entry.rglob("*") if path.is_file()]
+    return sum(path.stat().st_size for path in files)
+
+
+def _begin_anew(path: Path, cluster: str, site: str, results: Callable[[Path], list[str]]) -> None:
     """Say what there is, then forget it. What remains is the number of the last life, so that no name comes again."""
     check_owner(path, cluster, site)
-    for line in contents(path):
+    for line in contents(path, results):
         log.warning("--fresh: site %s forgets %s", site, line)
     forget_records(path, cluster, site)
     for entry in path.iterdir():

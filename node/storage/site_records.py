@@ -17,15 +17,19 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol, Self
 
+from node.core.links.lives import Met, next_life
 from node.core.records import Delete, Put, RecordChange
 from node.storage.errors import DiskFailedError, NoRoomError, StorageError, VersionError
 from node.storage.folder import sync_folder
 
-#: The version of all that a site keeps. Version 1 had logs that began anew with each start, and no records.
-FORMAT_VERSION = 2
+#: The version of all that a site keeps. Version 1 had logs that began anew with each start, and no records; version 2
+#: no queries that go on, so its daemons would forget in logs what these need.
+FORMAT_VERSION = 3
+#: Versions that are read, and are FORMAT_VERSION from the next life on: all that was kept then is kept in the same way.
+READ_VERSIONS = (2, FORMAT_VERSION)
 #: No stream can be called so: there is a dot in it.
 RECORDS_NAME = "site.db"
-#: The records in which the highest life of each other site is.
+#: The records in which the highest life of each other site is, and in which folder that was.
 PEER_LIFE = "peer_life"
 
 _TABLES = (
@@ -40,12 +44,18 @@ class SiteRecords:
     def __init__(self, path: Path, connection: sqlite3.Connection, clock_s: int) -> None:
         self._path = path
         self._connection = connection
-        last = self._site_value("life")
+        last = int(self._site_value("life") or 0)
         #: Of this run of the daemon: higher than every one before, also if the folder was lost meanwhile.
-        self.life = max(clock_s, 0 if last is None else int(last) + 1)
+        self.life = next_life(last, clock_s)
+        #: The life in which the folder was begun, which a copy of it says too; and the last one in it.
+        begun = self._site_value("folder")
+        self.folder, self.last_life = (self.life, 0) if begun is None else (int(begun), last)
         with self._transaction():
-            self._connection.execute("INSERT OR REPLACE INTO site VALUES ('life', ?)", (str(self.life),))
-        self.peer_lives = {peer: int(value) for peer, value in self.all(PEER_LIFE).items()}
+            values = {"life": self.life, "folder": self.folder}
+            for name, value in values.items():
+                self._connection.execute("INSERT OR REPLACE INTO site VALUES (?, ?)", (name, str(value)))
+            self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        self.met = {peer: Met(*map(int, value.split())) for peer, value in self.all(PEER_LIFE).items()}
 
     @classmethod
     def open(cls, folder: Path, cluster: str, site: str, clock_s: int) -> Self:
@@ -65,11 +75,11 @@ class SiteRecords:
             connection.close()
             raise
 
-    def remember_life(self, peer: str, life: int) -> None:
+    def remember(self, peer: str, met: Met) -> None:
         """From now on no lower life of that site is taken for it."""
-        if life > self.peer_lives.get(peer, 0):
-            self.commit([Put(PEER_LIFE, peer, str(life).encode())])
-            self.peer_lives[peer] = life
+        if met > self.met.get(peer, Met()):
+            self.commit([Put(PEER_LIFE, peer, f"{met.life} {met.folder}".encode())])
+            self.met[peer] = met
 
     def put(self, kind: str, key: str, value: bytes) -> None:
         """Keep one record."""
@@ -98,6 +108,11 @@ class SiteRecords:
                 else:
                     row_key = (change.kind, change.key)
                     self._connection.execute("DELETE FROM records WHERE kind = ? AND key = ?", row_key)
+
+    def begin_folder(self) -> None:
+        """The next life does not go on from this one: its folder is another one."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM site WHERE name = 'folder'")
 
     def close(self) -> None:
         """Let go of the file, once or more often."""
@@ -128,9 +143,15 @@ class Records(Protocol):
     def life(self) -> int: ...
 
     @property
-    def peer_lives(self) -> Mapping[str, int]: ...
+    def last_life(self) -> int: ...
 
-    def remember_life(self, peer: str, life: int) -> None: ...
+    @property
+    def folder(self) -> int: ...
+
+    @property
+    def met(self) -> Mapping[str, Met]: ...
+
+    def remember(self, peer: str, met: Met) -> None: ...
 
     def all(self, kind: str) -> dict[str, bytes]: ...
 
@@ -141,11 +162,11 @@ class NoRecords:
     """For a run that keeps nothing on disk."""
 
     def __init__(self, clock_s: int) -> None:
-        self.life = clock_s
-        self.peer_lives: dict[str, int] = {}
+        self.life, self.last_life, self.folder = clock_s, 0, 0
+        self.met: dict[str, Met] = {}
 
-    def remember_life(self, peer: str, life: int) -> None:
-        self.peer_lives[peer] = max(life, self.peer_lives.get(peer, 0))
+    def remember(self, peer: str, met: Met) -> None:
+        self.met[peer] = max(met, self.met.get(peer, Met()))
 
     def all(self, kind: str) -> dict[str, bytes]:
         """There are none."""
@@ -162,9 +183,10 @@ def check_folder(folder: Path, cluster: str, site: str) -> bool:
     """Whether there is state in the folder. Raises StorageError if it is not for this daemon; touches nothing."""
     check_owner(folder, cluster, site)
     version, _ = _read_identity(folder)
-    if version not in (None, FORMAT_VERSION):
+    if version not in (None, *READ_VERSIONS):
+        known = " or ".join(map(str, READ_VERSIONS))
         raise VersionError(
-            f"{folder} required state of version {FORMAT_VERSION}; got version {version} "
+            f"{folder} required state of version {known}; got version {version} "
             "(narrows node --fresh forgets it and begins anew)"
         )
     return version is not None
@@ -194,7 +216,7 @@ def forget_records(folder: Path, cluster: str, site: str) -> None:
 
 def record_counts(folder: Path) -> dict[str, int]:
     """How many records of each kind are in a folder; nothing if it has none, or of another version."""
-    if _read_identity(folder)[0] != FORMAT_VERSION:
+    if _read_identity(folder)[0] not in READ_VERSIONS:
         return {}
     with _copy_of(folder / RECORDS_NAME) as connection:
         return dict(connection.execute("SELECT kind, count(*) FROM records GROUP BY kind ORDER BY kind").fetchall())
@@ -265,14 +287,17 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _said(path: Path) -> Iterator[None]:
-    """What SQLite finds wrong, as a StorageError."""
+    """What SQLite finds wrong, as a StorageError.
+
+    On a full disk it cannot make the file that it shares with others (SHMSIZE), and does not say why.
+    """
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) or 0
         name = getattr(error, "sqlite_errorname", "")
         said = f"{path} required a disk that keeps what is written; got {error} ({name})"
-        if code & 0xFF == sqlite3.SQLITE_FULL:
+        if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
             raise NoRoomError(said) from error
         if code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             raise StorageError(f"{path} required the records of a site; got {error}") from error

@@ -36,6 +36,9 @@ class StreamLog(Protocol):
         Raises StorageError if they were forgotten or cannot be read.
         """
 
+    def sizes_from(self, tick: int) -> tuple[int, ...]:
+        """What each durable batch takes that ends after ``tick``."""
+
     def trim(self, tick: int) -> None:
         """Batches that end at or before ``tick`` may be forgotten."""
 

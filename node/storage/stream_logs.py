@@ -123,7 +123,9 @@ class StreamLogs:
             if batch.span.end <= kept.frontier and batch.place is not None:
                 self.places[stream] = batch.place
         # A group that needs several files may fail in the second: what is in the first is durable.
-        return [BatchLogged(stream, kept.frontier), *failure] if kept.frontier != before else failure
+        if kept.frontier == before:
+            return failure
+        return [BatchLogged(stream, kept.frontier, kept.sizes_from(before)), *failure]
 
     def _problem(self, stream: str, error: StorageError) -> LogFailed:
         if isinstance(error, DiskFailedError):

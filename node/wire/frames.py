@@ -28,6 +28,8 @@ def encode_frame(frame: RareFrame) -> bytes:
                     resets=frame.resets,
                     expects=frame.expects,
                     about=frame.about,
+                    folder=frame.folder,
+                    last_life=frame.last_life,
                 )
             )
         case frames.Ping():
@@ -70,4 +72,6 @@ def _hello(hello: pb.Hello) -> frames.Hello:
         hello.resets,
         hello.expects,
         hello.about,
+        hello.folder,
+        hello.last_life,
     )

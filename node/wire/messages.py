@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from node.core.encoding.varint import signed
 from node.core.errors import PeerProtocolError
 from node.core.links.link_frames import Kind, Packed
@@ -15,20 +17,26 @@ from node.core.links.messages import (
     Drop,
     DropPortion,
     Failed,
+    Fence,
     Fetch,
     Fetched,
     KeyAnswer,
     LeaseCopy,
+    Lost,
     Message,
     OpenCopy,
     Prepare,
     Prepared,
     Profiles,
     Refused,
+    Resumed,
+    Resumption,
+    Returned,
     Rows,
     SetPortion,
     Start,
     Sync,
+    Ticks,
     TupleAnswer,
 )
 from node.rpc import link_pb2 as pb
@@ -37,17 +45,20 @@ from node.wire.packed import Numbers, pack, unpack
 from node.wire.parse import parse
 from node.wire.profiles import profiles_in, profiles_out
 from node.wire.values import (
+    beginning_in,
     count_in,
     duration_in,
     event_time_in,
     policy_in,
     sequence_in,
     sequence_out,
+    span_in,
     span_out,
     stream_out,
     streams_in,
     tick_in,
 )
+from planner.model.beginning import DEFAULT_BEGINNING
 
 _KINDS: dict[type[Message], Kind] = {
     AskMatches: Kind.KEYS,
@@ -85,16 +96,36 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
             prepare.streams.extend(stream_out(stream) for stream in message.streams)
             prepare.sequences.extend(sequence_out(sequence) for sequence in message.sequences)
             prepare.policy.CopyFrom(pb.Policy(name=message.policy.name, delta_us=message.policy.delta_us))
+            prepare.generation = message.generation
+            if message.resumed is not None:
+                prepare.resumed.first_tick = message.resumed.first_tick
+                prepare.resumed.done.extend(_ticks_out(message.resumed.done))
+                prepare.resumed.stored_to = message.resumed.stored_to
+                prepare.resumed.is_alone = message.resumed.is_alone
+            if message.beginning != DEFAULT_BEGINNING:
+                prepare.begin.at, prepare.begin.time_ms = message.beginning.at, message.beginning.time_ms
         case Prepared():
             round_trips = [pb.RoundTrip(site=site, rtt_us=rtt_us) for site, rtt_us in message.rtt_us]
             prepared = pb.Prepared(earliest=message.earliest, origin_ms=message.origin_ms, round_trips=round_trips)
-            prepared.frontiers.extend(_frontiers_out(message))
+            prepared.frontiers.extend(_ticks_out(message.frontiers))
+            prepared.generation = message.generation
+            prepared.begins.extend(_ticks_out(message.begins))
             out.prepared.CopyFrom(prepared)
         case Refused():
             out.refused = message.reason
         case Start():
             out.start.CopyFrom(pb.Start(tick=message.tick, origin_ms=message.origin_ms, delta_us=message.delta_us))
-            out.start.frontiers.extend(_frontiers_out(message))
+            out.start.frontiers.extend(_ticks_out(message.frontiers))
+            out.start.generation = message.generation
+            if message.resumed is not None:
+                out.start.resumed.CopyFrom(_resumed_out(message.resumed))
+        case Fence():
+            out.fence = message.generation
+        case Lost():
+            out.lost.generation, out.lost.reason = message.generation, message.reason
+            out.lost.SetInParent()
+        case Returned():
+            out.returned.SetInParent()
         case Drop():
             out.drop.SetInParent()
         case Failed():
@@ -165,9 +196,13 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
         case "refused":
             found = Refused(query_id, message.refused)
         case "start":
-            start = message.start
-            delta_us, frontiers = duration_in(start.delta_us), _frontiers(start)
-            found = Start(query_id, tick_in(start.tick), _origin(start), delta_us, frontiers)
+            found = _start(query_id, message.start)
+        case "fence":
+            found = Fence(query_id, message.fence)
+        case "lost":
+            found = Lost(query_id, message.lost.generation, message.lost.reason)
+        case "returned":
+            found = Returned(query_id)
         case "drop":
             found = Drop(query_id)
         case "failed":
@@ -216,12 +251,35 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
 def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
     sequences = tuple(sequence_in(sequence) for sequence in prepare.sequences)
     streams, policy = streams_in(prepare.streams), policy_in(prepare.policy)
-    return Prepare(query_id, prepare.text, prepare.sink, sequences, streams, policy)
+    resumed = None
+    if prepare.HasField("resumed"):
+        said = prepare.resumed
+        stored_to = tick_in(said.stored_to)
+        resumed = Resumption(tick_in(said.first_tick), _ticks(said.done), stored_to, said.is_alone)
+    beginning = beginning_in(prepare.begin) if prepare.HasField("begin") else DEFAULT_BEGINNING
+    generation = prepare.generation
+    return Prepare(query_id, prepare.text, prepare.sink, sequences, streams, policy, generation, resumed, beginning)
 
 
 def _prepared(query_id: str, prepared: pb.Prepared) -> Prepared:
     rtt_us = tuple((trip.site, duration_in(trip.rtt_us)) for trip in prepared.round_trips)
-    return Prepared(query_id, tick_in(prepared.earliest), _origin(prepared), rtt_us, _frontiers(prepared))
+    frontiers, begins = _ticks(prepared.frontiers), _ticks(prepared.begins)
+    earliest, origin_ms = tick_in(prepared.earliest), _origin(prepared)
+    return Prepared(query_id, earliest, origin_ms, rtt_us, frontiers, prepared.generation, begins)
+
+
+def _start(query_id: str, start: pb.Start) -> Start:
+    resumed = None
+    if start.HasField("resumed"):
+        islands = tuple((island.head, span_in(island.first, island.end)) for island in start.resumed.islands)
+        resumed = Resumed(_ticks(start.resumed.done), _ticks(start.resumed.begins), islands)
+    delta_us, frontiers = duration_in(start.delta_us), _ticks(start.frontiers)
+    return Start(query_id, tick_in(start.tick), _origin(start), delta_us, frontiers, start.generation, resumed)
+
+
+def _resumed_out(resumed: Resumed) -> pb.Resumed:
+    islands = [pb.Island(head=head, first=span.first, end=span.end) for head, span in resumed.islands]
+    return pb.Resumed(done=_ticks_out(resumed.done), begins=_ticks_out(resumed.begins), islands=islands)
 
 
 def _ask_matches(query_id: str, place: pb.Place, numbers: Numbers, known: bytes, keys: bytes) -> AskMatches:
@@ -236,12 +294,12 @@ def _place_out(out: pb.Place, message: Carry | AskMatches | KeyAnswer | TupleAns
         out.copy = message.copy
 
 
-def _frontiers_out(message: Prepared | Start) -> list[pb.Frontier]:
-    return [pb.Frontier(alias=alias, tick=tick) for alias, tick in message.frontiers]
+def _ticks_out(ticks: Ticks) -> list[pb.Frontier]:
+    return [pb.Frontier(alias=alias, tick=tick) for alias, tick in ticks]
 
 
-def _frontiers(holder: pb.Prepared | pb.Start) -> tuple[tuple[str, int], ...]:
-    return tuple((frontier.alias, tick_in(frontier.tick)) for frontier in holder.frontiers)
+def _ticks(frontiers: Iterable[pb.Frontier]) -> Ticks:
+    return tuple((frontier.alias, tick_in(frontier.tick)) for frontier in frontiers)
 
 
 def _origin(holder: pb.Prepared | pb.Start) -> int | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtobufMessage
 
 from node.core.errors import PeerProtocolError
-from node.rpc import link_pb2 as pb
 
 
-def parse(into: pb.Frame | pb.Message | pb.About, data: bytes, what: str) -> None:
+def parse(into: ProtobufMessage, data: bytes, what: str) -> None:
     """Read the bytes of ``what``. Raises PeerProtocolError if they are none."""
     try:
         into.ParseFromString(data)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from node.core.errors import PeerProtocolError
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from node.rpc import link_pb2 as pb
+from planner.model.beginning import BeginAt, Beginning
 from planner.model.query import Algorithm, Policy, PolicyName, Sequence, Step, StreamInfo
 from planner.model.time_unit import TimeUnit
 
@@ -49,6 +50,13 @@ def span_out(span: Span) -> tuple[int, int]:
     return span.first, span.end - span.first
 
 
+def span_in(first: int, end: int) -> Span:
+    """Ticks of a batch or a walk."""
+    if not tick_in(first) < tick_in(end):
+        raise PeerProtocolError(f"a span requires its end after its first tick; got {first} to {end}")
+    return Span(first, end)
+
+
 def policy_in(policy: pb.Policy) -> Policy:
     """A policy that this version knows."""
     try:
@@ -56,6 +64,15 @@ def policy_in(policy: pb.Policy) -> Policy:
     except ValueError:
         raise PeerProtocolError(f"a policy requires a name that this version knows; got {policy.name!r}") from None
     return Policy(name, duration_in(policy.delta_us) if policy.HasField("delta_us") else None)
+
+
+def beginning_in(begin: pb.Begin) -> Beginning:
+    """Where a query begins, in a way that this version knows."""
+    try:
+        at = BeginAt(begin.at)
+    except ValueError:
+        raise PeerProtocolError(f"a query requires a beginning that this version knows; got {begin.at!r}") from None
+    return Beginning(at, event_time_in(begin.time_ms))
 
 
 def sequence_out(sequence: Sequence) -> pb.Sequence:

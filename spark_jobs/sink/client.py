@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import grpc
 
-from node.client import Client
+from node.client import Client, DaemonUnreachableError, StartingError
 from spark_jobs.sink.options import SinkError
+
+
+class SinkAwayError(SinkError, DaemonUnreachableError):
+    """The daemon does not answer, or serves nobody yet."""
 
 
 class SinkClient(Client):
@@ -13,4 +17,7 @@ class SinkClient(Client):
 
     def error(self, error: grpc.RpcError, waited_s: float = 0.0) -> SinkError:
         """What to raise for what gRPC says."""
-        return SinkError(f"narrows: {super().error(error, waited_s)}")
+        found = super().error(error, waited_s)
+        if isinstance(found, DaemonUnreachableError | StartingError):
+            return SinkAwayError(f"narrows: {found}")
+        return SinkError(f"narrows: {found}")

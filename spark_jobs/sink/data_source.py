@@ -25,7 +25,7 @@ from node.rpc import control_pb2 as pb
 from spark_jobs.sink.client import SinkClient
 from spark_jobs.sink.column_types import spark_schema
 from spark_jobs.sink.options import SinkOptions, parse_options
-from spark_jobs.sink.readers import StreamReader, TableReader
+from spark_jobs.sink.readers import StreamReader, TableReader, first_patience
 
 
 class NarrowsDataSource(DataSource):
@@ -38,7 +38,7 @@ class NarrowsDataSource(DataSource):
     def schema(self) -> StructType:
         """As the daemon says it, cut to option ``columns``."""
         options = self._parsed()
-        with SinkClient.at(options.address) as client:
+        with SinkClient.at(options.address, first_patience(options)) as client:
             schema = pa.ipc.read_schema(pa.py_buffer(client.extent(options.query).schema))
         return spark_schema(schema, options.columns)
 
@@ -52,10 +52,11 @@ class NarrowsDataSource(DataSource):
         return parse_options(self.options)
 
 
-def issue(address: str, text: str, *, keep: bool = False) -> str:
-    """Issue a query at the site of ``address``; its id. With ``keep`` rows stay readable after they were taken.
+def issue(address: str, text: str, *, keep: bool = False, reader: str = "") -> str:
+    """Issue a query at the site of ``address``; its id. With ``keep`` rows stay readable after they were taken;
+    ``reader`` is the name under which they are, as in option ``reader``.
 
     Raises SinkError if the site cannot be reached or refuses it.
     """
     with SinkClient.at(address) as client:
-        return client.install(pb.IssueRequest(text=text, policy="frontier", keep=keep)).query_id
+        return client.install(pb.IssueRequest(text=text, policy="frontier", keep=keep, reader=reader)).query_id

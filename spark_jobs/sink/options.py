@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from planner.model.durations import duration_us
 from planner.model.errors import NarrowsError
 
 _BOOLEANS = {"true": True, "false": False}
 #: What is done with nanoseconds of columns that Spark has in microseconds; true: rounded down, false: refused.
 _NANOSECONDS = {"exact": False, "floor": True}
-_KNOWN = ("address", "query", "columns", "partitions", "maxRowsPerTrigger", "partial", "nanoseconds")
+_KNOWN = ("address", "query", "columns", "partitions", "maxRowsPerTrigger", "partial", "nanoseconds", "reader", "wait")
 
 
 class SinkError(NarrowsError):
@@ -33,6 +34,10 @@ class SinkOptions:
     #: Take what is left of a query whose first rows are gone, or that has failed.
     partial: bool = False
     floor_nanoseconds: bool = False
+    #: The name under which rows are taken; nothing: the default reader.
+    reader: str = ""
+    #: The longest to wait for a site that is away; None: for ever.
+    wait_s: float | None = None
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
@@ -48,7 +53,18 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         rows_per_trigger=_count(options, "maxRowsPerTrigger"),
         partial=_word(options, "partial", _BOOLEANS, "false"),
         floor_nanoseconds=_word(options, "nanoseconds", _NANOSECONDS, "exact"),
+        reader=options.get("reader", "").strip(),
+        wait_s=_wait_s(options.get("wait")),
     )
+
+
+def _wait_s(text: str | None) -> float | None:
+    if text is None:
+        return None
+    length_us = duration_us(text)
+    if not length_us:
+        raise SinkError(f"narrows: option wait requires a duration above 0 such as 10min; got {text!r}")
+    return length_us / 1e6
 
 
 def _required(options: Mapping[str, str], name: str, what: str) -> str:

@@ -8,6 +8,7 @@ lets the daemon forget it; Spark never asks for that again.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from node.client import Patience
 from node.rpc import control_pb2 as pb
-from spark_jobs.sink.client import SinkClient
+from spark_jobs.sink.client import SinkAwayError, SinkClient
 from spark_jobs.sink.column_types import check_declared, to_spark
 from spark_jobs.sink.options import SinkError, SinkOptions
 
@@ -30,7 +32,7 @@ _PARTITION_BYTES = 16 << 20
 _WAIT_MS = 50
 
 _COMPLETED = "completed"
-_COMPLETED_OR_GOING_ON = ("preparing", "running", _COMPLETED)
+_COMPLETED_OR_GOING_ON = ("preparing", "running", "recovering", _COMPLETED)
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,23 @@ class RowRange(InputPartition):
     end: int
 
 
+def first_patience(options: SinkOptions) -> Patience | None:
+    """For a site that has not answered yet: it may be another address, and is waited for only if that was asked for."""
+    return None if options.wait_s is None else _patience(options.wait_s)
+
+
+def _patience(wait_s: float | None) -> Patience:
+    """What is said goes where Spark's workers log."""
+    return Patience(wait_s, lambda text: print(f"narrows: {text}", file=sys.stderr, flush=True))
+
+
 class RowSource:
     """What both kinds of reader do alike. Copies of it are sent to executors, so it holds no connection."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self.options = options
         self._schema = schema
-        with SinkClient.at(options.address) as client:
+        with SinkClient.at(options.address, first_patience(options)) as client:
             check_declared(schema, pa.ipc.read_schema(pa.py_buffer(client.extent(options.query).schema)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -56,10 +68,14 @@ class RowSource:
         assert isinstance(partition, RowRange)
         if partition.first == partition.end:
             return
-        with SinkClient.at(self.options.address) as client:
+        with SinkClient.at(self.options.address, self.patience()) as client:
             wanted = (self.options.query, partition.run, partition.first, partition.end, self._schema.names)
             for rows in client.rows(*wanted):
                 yield to_spark(rows, self._schema, self.options.floor_nanoseconds)
+
+    def patience(self) -> Patience:
+        """For a site that has answered before and is away."""
+        return _patience(self.options.wait_s)
 
     def split(self, extent: pb.ExtentReply, first: int, end: int) -> list[RowRange]:
         """Rows from ``first`` to before ``end``, in parts of about the same size."""
@@ -86,7 +102,7 @@ class TableReader(RowSource, DataSourceReader):
     """The rows that are at the sink when Spark plans the read."""
 
     def partitions(self) -> list[RowRange]:
-        with SinkClient.at(self.options.address) as client:
+        with SinkClient.at(self.options.address, self.patience()) as client:
             extent = client.extent(self.options.query)
         self.check_whole(extent)
         if extent.state not in _COMPLETED_OR_GOING_ON and not self.options.partial:
@@ -103,9 +119,12 @@ class StreamReader(RowSource, DataSourceStreamReader, SupportsTriggerAvailableNo
         #: Trigger.AvailableNow: the row before which this run of the stream ends.
         self._target: int | None = None
         self._latest: dict[str, Any] | None = None
+        self._extent: pb.ExtentReply | None = None
+        #: Waits between what Spark asks, so that Spark can be stopped meanwhile.
+        self._away = self.patience()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_client": None}
+        return self.__dict__ | {"_client": None, "_away": None, "_extent": None}
 
     @property
     def _daemon(self) -> SinkClient:
@@ -119,16 +138,16 @@ class StreamReader(RowSource, DataSourceStreamReader, SupportsTriggerAvailableNo
             self._client = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        extent = self._daemon.extent(self.options.query)
+        extent = self._awaited(self.options.reader)
         self.check_whole(extent)
-        return self._offset(extent, extent.first)
+        return self._offset(extent, max(extent.first, extent.taken))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         rows = self.options.rows_per_trigger
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._daemon.extent(self.options.query).end
+        self._target = self._awaited().end
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next micro-batch goes.
@@ -137,7 +156,12 @@ class StreamReader(RowSource, DataSourceStreamReader, SupportsTriggerAvailableNo
         """
         first = self._row(start)
         wait_ms = _WAIT_MS if self._target is None else 0
-        extent = self._daemon.extent(self.options.query, first, wait_ms)
+        try:
+            extent = self._extent = self._daemon.extent(self.options.query, first, wait_ms)
+        except SinkAwayError as error:
+            self._away.away(error, f"for rows of {self.options.query} from {first:,} on")
+            return start
+        self._away.back()
         self._check(start, extent)
         self._latest = self._offset(extent, extent.end)
         if extent.end == first and extent.state not in _COMPLETED_OR_GOING_ON:
@@ -158,12 +182,25 @@ class StreamReader(RowSource, DataSourceStreamReader, SupportsTriggerAvailableNo
         first, last = self._row(start), self._row(end)
         if first == last:
             return []
-        extent = self._daemon.extent(self.options.query)
+        try:
+            extent = self._extent = self._daemon.extent(self.options.query)
+        except SinkAwayError:
+            # Tasks wait for the site. Of a batch that an earlier start of the stream left nothing is known here.
+            extent = self._extent = self._extent or self._awaited()
         self._check(start, extent)
         return self.split(extent, first, last)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._daemon.take(self.options.query, end["run"], self._row(end))
+        """A site that is away is told with the next commit."""
+        try:
+            self._daemon.take(self.options.query, end["run"], self._row(end), reader=self.options.reader)
+        except SinkAwayError as error:
+            print(f"narrows: {error}; rows before {self._row(end):,} stay there for now", file=sys.stderr, flush=True)
+
+    def _awaited(self, reader: str = "") -> pb.ExtentReply:
+        """What there is, as soon as the site answers: without it the stream could not begin."""
+        query = self.options.query
+        return self._away.ask(lambda: self._daemon.extent(query, reader=reader), f"to begin with rows of {query}")
 
     def _offset(self, extent: pb.ExtentReply, row: int) -> dict[str, Any]:
         return {"query": self.options.query, "run": extent.run, "row": row}
@@ -181,7 +218,7 @@ class StreamReader(RowSource, DataSourceStreamReader, SupportsTriggerAvailableNo
         query, row = self.options.query, self._row(start)
         if start["run"] != extent.run:
             text = f"narrows: query {query} is another one than that of the checkpoint"
-            raise SinkError(f"{text}: the daemon was restarted since, and its queries with it")
+            raise SinkError(f"{text}: the site began anew since, and its queries with it")
         if row < extent.first:
             text = f"narrows: query {query}: the checkpoint requires rows from {row} on"
             raise SinkError(f"{text}; those before {extent.first} were taken by another client and are not kept")

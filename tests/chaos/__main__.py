@@ -1,42 +1,75 @@
-"""``python -m tests.chaos --seconds 600 --seed 1``: sustained load and faults; figures are printed and kept in out/."""
+"""``python -m tests.chaos --seconds 600 --seed 1``: load, kills and faults; figures are printed and kept in out/."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import signal
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from tests.chaos.sustained import PER_S, Sustained, sustained
+from tests.chaos.figures import Figures
+from tests.chaos.sustained import KILL_MEAN_S, PER_S, Sustained, sustained
 from tests.e2e.harness import new_tag, none_left
 
-OUT = Path(__file__).parents[2] / "out" / "chaos"
+ROOT = Path(__file__).parents[2]
+OUT = ROOT / "out" / "chaos"
+#: A part for each engine.
+RESULTS = ROOT / "bench" / "results" / "chaos.md"
 
 
 def main() -> int:
     """0 if all went as it should."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=int, default=600, help="how long tuples come (default: 600)")
-    parser.add_argument("--seed", type=int, default=1, help="of the data and of the order of faults (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="of the data, the faults and the kills (default: 1)")
     parser.add_argument("--engine", choices=tuple(PER_S), default="native", help="what joins at all sites")
+    means = ", ".join(f"{name} {mean_s:g}" for name, mean_s in KILL_MEAN_S.items())
+    parser.add_argument("--kill-mean", type=float, help=f"seconds between two kills; 0: none (default: {means})")
+    parser.add_argument("--record", action="store_true", help=f"write the figures to {RESULTS.relative_to(ROOT)} too")
     options = parser.parse_args()
     # What was started is stopped also then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    name = f"{options.engine}-{options.seconds}s-seed{options.seed}"
+    mean_s = KILL_MEAN_S[options.engine] if options.kill_mean is None else options.kill_mean
+    name = f"{options.engine}-{options.seconds}s-seed{options.seed}" + ("" if mean_s else "-no-kills")
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     tag = new_tag()
     try:
-        wanted = Sustained(options.seconds, options.seed, options.engine)
+        wanted = Sustained(options.seconds, options.seed, options.engine, mean_s or None)
+        print(f"engine {wanted.engine}, {wanted.seconds} s, seed {wanted.seed}, kills every {mean_s:g} s", flush=True)
         figures = sustained(wanted, folder, lambda text: print(text, flush=True))
+        figures = replace(figures, commit=_commit())
         report = OUT / f"{name}.md"
         report.write_text(figures.text())
-        print(f"\n{figures.text()}\n{report.relative_to(OUT.parents[1])}")
+        if options.record and mean_s:
+            record(figures, RESULTS)
+        print(f"\n{figures.text()}\n{report.relative_to(ROOT)}")
     finally:
         none_left(tag)
     return 1 if figures.wrong else 0
+
+
+def record(figures: Figures, file: Path) -> None:
+    """Take the place of what the file has of that engine."""
+    head, mark = "# Chaos: daemons that are killed, written by make chaos\n", "\n## Engine "
+    parts = file.read_text().split(mark)[1:] if file.exists() else []
+    kept = {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in parts}
+    kept[figures.engine] = "\n" + figures.text().split("\n", 2)[2].replace("\n# ", "\n### ")
+    title = f"{figures.seconds} s of load, seed {figures.seed}.\n\n"
+    kept[figures.engine] = "\n" + title + kept[figures.engine].lstrip("\n")
+    file.write_text(head + "".join(f"{mark}{engine}\n{text}" for engine, text in sorted(kept.items())))
+
+
+def _commit() -> str:
+    """Of what runs; with a word if it has changed since."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return said.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -11,9 +11,18 @@ from cli.show.tables import size_text
 from node.io.reports.latency import percentile_us
 from node.rpc import control_pb2 as pb
 from planner.model.errors import NarrowsError
+from tests.chaos.disks import Disks
+from tests.chaos.recoveries import Recovery, recovery_lines
 from tests.chaos.rig import Played, Rig
 
 _WRONG_MAX = 600
+_DEFINITION = (
+    "A recovery is from the start of the daemon (Java: its death) to the first look, one each 0.25 s, at which every",
+    "query runs again and is done beyond where it was; the first new row is the first look at which a query that",
+    "needs the site has more rows. Times are of those that were completed before something else was killed; links",
+    "that were cut, machines that hung and disks that were full meanwhile are part of them. Latencies, bytes and",
+    "reconnects below are what the daemons tell, and so since the last start of each.",
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,9 @@ class LinkFigures:
 
 @dataclass(frozen=True)
 class MemoryFigures:
-    """Resident memory of a process: at the end of each minute (the largest of ten seconds), and the peak of all."""
+    """Resident memory of a process, or what a site keeps on its disk: at the end of each minute (the largest of ten
+    seconds), and the peak of all.
+    """
 
     name: str
     by_minute: tuple[int, ...]
@@ -58,6 +69,11 @@ class Figures:
     queries: tuple[QueryFigures, ...] = ()
     links: tuple[LinkFigures, ...] = ()
     memory: tuple[MemoryFigures, ...] = ()
+    disk: tuple[MemoryFigures, ...] = ()
+    recoveries: tuple[Recovery, ...] = ()
+    kill_mean_s: float | None = None
+    #: What was run.
+    commit: str = ""
     played: tuple[Played, ...] = ()
     looks: int = 0
     spark_restarts: int = 0
@@ -75,23 +91,39 @@ class Figures:
     def _lines(self) -> Iterator[str]:
         yield f"# Chaos: {self.seconds} s of load, engine {self.engine}, seed {self.seed}"
         yield ""
-        verdict = "every row of every query is the oracle's, status told what happened, memory stayed bounded"
+        if self.commit:
+            yield f"Commit {self.commit}."
+            yield ""
+        deadly = self.kill_mean_s is not None
+        told = "each once, for every reader" if deadly else "status told what happened"
+        verdict = f"every row of every query is the oracle's, {told}, memory stayed bounded"
         yield f"**{'FAILED' if self.wrong else 'Passed'}**: {'; '.join(self.wrong) if self.wrong else verdict}."
         yield ""
-        longest = max((one.settled_after_s for one in self.played), default=0.0)
         yield f"{self.tuples:,} tuples, {sum(query.rows for query in self.queries):,} rows, {len(self.played)} faults; "
-        yield f"the longest catch-up after a fault took {longest:.1f} s; the cluster was up for {self.took_s:.0f} s;"
-        yield f"Spark was started again {self.spark_restarts} times; status was asked {self.looks:,} times."
+        if not deadly:
+            longest = max((one.settled_after_s for one in self.played), default=0.0)
+            yield f"the longest catch-up after a fault took {longest:.1f} s; "
+            yield f"Spark was started again {self.spark_restarts} times; "
+        yield f"the cluster was up for {self.took_s:.0f} s; status was asked {self.looks:,} times."
         yield ""
+        if deadly:
+            yield f"Kill -9 of something every {self.kill_mean_s:g} s on the mean, beside the faults below."
+            yield from _DEFINITION
+            yield ""
+            yield from recovery_lines(self.recoveries)
+            yield ""
         yield "| query | rows | latency p50 | p99 | max | most rows unread | plan |"
         yield "|---|---:|---:|---:|---:|---:|---|"
         for query in self.queries:
             times = " | ".join(f"{each:,.0f} ms" for each in query.latency_ms)
             yield f"| {query.query_id} | {query.rows:,} | {times} | {query.largest_unread:,} | {query.plan} |"
         yield ""
-        yield "| fault | times | said after (longest) | well again after (longest) |"
-        yield "|---|---:|---:|---:|"
+        yield "| fault | times |" if deadly else "| fault | times | said after (longest) | well again after (longest) |"
+        yield "|---|---:|" if deadly else "|---|---:|---:|---:|"
         for name, count in sorted(Counter(one.name for one in self.played).items()):
+            if deadly:
+                yield f"| {name} | {count} |"
+                continue
             ones = [one for one in self.played if one.name == name]
             said = max((one.said_after_s for one in ones if one.line), default=None)
             said_text = "" if said is None else f"{said:.1f} s"
@@ -101,13 +133,9 @@ class Figures:
         yield "|---|---:|---:|---:|"
         for link in self.links:
             yield f"| {link.name} | {size_text(link.nbytes)} | {link.reconnects} | {size_text(link.largest_backlog)} |"
-        yield ""
-        minutes = max((len(each.by_minute) for each in self.memory), default=0)
-        yield f"| memory, MB | {' | '.join(f'min {minute + 1}' for minute in range(minutes))} | peak |"
-        yield f"|---|{'---:|' * (minutes + 1)}"
-        for each in self.memory:
-            cells = " | ".join(f"{size / 1e6:,.0f}" for size in each.by_minute)
-            yield f"| {each.name} | {cells} | {each.peak / 1e6:,.0f} |"
+        yield from _over_time("memory, MB", self.memory)
+        if self.disk:
+            yield from _over_time("state on disk, MB", self.disk)
         lines = list(dict.fromkeys(one.line for one in self.played if one.line))
         if lines:
             yield ""
@@ -116,7 +144,23 @@ class Figures:
             yield from (f"- {line}" for line in lines)
 
 
-def measured(figures: Figures, rig: Rig, played: Sequence[Played]) -> Figures:
+def _over_time(what: str, figures: Sequence[MemoryFigures]) -> Iterator[str]:
+    minutes = max((len(each.by_minute) for each in figures), default=0)
+    yield ""
+    yield "| " + " | ".join([what, *(f"min {minute + 1}" for minute in range(minutes)), "peak"]) + " |"
+    yield f"|---|{'---:|' * (minutes + 1)}"
+    for each in figures:
+        yield "| " + " | ".join([each.name, *(f"{size / 1e6:,.0f}" for size in (*each.by_minute, each.peak))]) + " |"
+
+
+def _disk_figures(disks: Disks, minutes: Sequence[int]) -> tuple[MemoryFigures, ...]:
+    return tuple(
+        MemoryFigures(site, tuple(disks.around(site, minute) for minute in minutes), disks.peak(site))
+        for site in sorted(disks.samples)
+    )
+
+
+def measured(figures: Figures, rig: Rig, played: Sequence[Played], recoveries: Sequence[Recovery]) -> Figures:
     """With what the cluster says, while it is still there."""
     infos: dict[str, pb.QueryInfo] = {}
     for client in rig.watch.clients.values():
@@ -141,7 +185,7 @@ def measured(figures: Figures, rig: Rig, played: Sequence[Played]) -> Figures:
         for site, status in rig.watch.last.items()
         for link in status.links
     ]
-    memory = rig.memory
+    memory, disks = rig.memory, rig.stage.disks
     minutes = range(60, int(memory.seconds) + 1, 60)
     return replace(
         figures,
@@ -151,6 +195,8 @@ def measured(figures: Figures, rig: Rig, played: Sequence[Played]) -> Figures:
             MemoryFigures(name, tuple(memory.around(name, minute) for minute in minutes), memory.peak(name))
             for name in sorted(memory.samples)
         ),
+        disk=() if disks is None else _disk_figures(disks, minutes),
+        recoveries=tuple(recoveries),
         played=tuple(played),
         looks=rig.watch.looks,
         spark_restarts=sum(status.engine.restarts for status in rig.watch.last.values()),

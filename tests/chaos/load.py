@@ -24,7 +24,8 @@ SITES = ("alpha", "beta", "gamma")
 LEFT, RIGHT, LIVE = "left", "right", "live"
 #: Of each stream; scenarios that are about windows know that the longest is two seconds.
 WINDOWS = {LEFT: "1 SECONDS", RIGHT: "2 SECONDS", LIVE: "1 SECONDS"}
-BASE_MS = 1_800_000_000_000
+#: In the past: what is ahead of the clock is set aside where Spark reads it.
+BASE_MS = 1_700_000_000_000
 #: A key is used for about so long; there are so many of them for each tuple of a second: about every second is joined.
 KEY_MS = 2_000
 KEYS_PER_TUPLE = 3
@@ -36,6 +37,7 @@ WAN = '\n[wan]\nlatency = "20ms"\njitter = "2ms"\nbandwidth = "2 Mbit/s"\n'
 #: Beyond all tuples: it lets the ticks before it be sealed, since Spark's streams do not end.
 LAST_MS = 3_600_000
 _FEED_S = 0.2
+_FILE_S_MAX = 5.0
 LIVE_COLUMNS = "seq LONG, ts LONG, k LONG, pad STRING"
 
 
@@ -124,8 +126,11 @@ def load(seconds: int, per_s: int, seed: int = 1) -> Load:
 
 
 def write_chaos_cluster(folder: Path, given: Load, *, live: bool, engine: str = "native", tau: str = "100ms") -> Path:
-    """Three sites behind proxies; with ``live``, Spark reads that stream at beta from the folder ``in``."""
-    config = write_cluster(folder, (given.left, given.right), sites=SITES, tau=tau)
+    """Three sites behind proxies; with ``live``, Spark reads the third stream at beta from the folder ``in``, else it
+    is a recording as the others are.
+    """
+    third = () if live else (RetainedStream(LIVE, given.live.table, given.live.site),)
+    config = write_cluster(folder, (given.left, given.right, *third), sites=SITES, tau=tau)
     text = config.read_text().replace('engine = "native"', f'engine = "{engine}"')
     if live:
         (folder / "in").mkdir()
@@ -144,7 +149,8 @@ class Feeder:
     """Puts the tuples of the live stream into files as they become due; while it is stalled, none.
 
     A file comes when the one before is read: Spark takes a second for a file on a busy machine, and a queue of files
-    would be a delay that nobody is meant to look at.
+    would be a delay that nobody is meant to look at. A daemon that was killed counts from 0 again: so one comes at
+    least every few seconds.
     """
 
     def __init__(self, folder: Path, stream: Stream, read: Callable[[], int]) -> None:
@@ -160,6 +166,7 @@ class Feeder:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._feed, daemon=True)
         self._began_s = 0.0
+        self._put_s = 0.0
 
     def first(self) -> None:
         """A second of tuples to plan by, before anything runs."""
@@ -188,7 +195,8 @@ class Feeder:
 
     def _feed(self) -> None:
         while not self._stopped.wait(_FEED_S):
-            if not self._stalled.is_set() and self._read() >= self._given:
+            waited = time.monotonic() - self._put_s > _FILE_S_MAX
+            if not self._stalled.is_set() and (waited or self._read() >= self._given):
                 self._put(int((time.monotonic() - self._began_s) * 1_000))
 
     def _put(self, until_ms: int) -> None:
@@ -196,6 +204,7 @@ class Feeder:
         if due > self._given:
             self._write(self._lines[self._given : due])
             self._given = due
+            self._put_s = time.monotonic()
 
     def _write(self, lines: Sequence[str]) -> None:
         """A file that appears at once; Spark reads files in order of their times, so those differ."""

@@ -14,9 +14,10 @@ import pyarrow as pa
 from netsim.network import found
 from netsim.proxies import Proxies
 from spark_jobs.source.state import StateFolder
+from tests.chaos.disks import SIZE, Disks
 from tests.chaos.load import BASE_MS, LAST_MS, LIVE, SITES, Feeder, Load, Query, write_chaos_cluster
 from tests.chaos.memory import Memory
-from tests.chaos.reader import Reader
+from tests.chaos.reader import AnyReader, FileReader, HomeReader, Reader
 from tests.chaos.scenarios import Scenario, Stage
 from tests.chaos.watch import Watch
 from tests.e2e.harness import Daemons, eventually, narrows
@@ -41,6 +42,8 @@ class Ask:
     query: Query
     at: str = "gamma"
     options: tuple[str, ...] = ("--plan", "auto")
+    #: Its home writes the rows to a file, and nobody else reads them.
+    to_file: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,12 @@ class Followed:
     """A query that was issued, and who reads it."""
 
     ask: Ask
-    reader: Reader
     query_id: str
+    readers: tuple[AnyReader, ...]
 
-    def rows(self) -> pa.Table:
-        return self.reader.table(self.ask.query.schema())
+    def rows(self, reader: AnyReader | None = None) -> pa.Table:
+        """What a reader got; the first, if none is named."""
+        return (reader or self.readers[0]).table(self.ask.query.schema())
 
 
 @dataclass(frozen=True)
@@ -72,28 +76,36 @@ class Rig:
         if self.stage.feeder is not None:
             self.stage.feeder.finish()
         for each in self.followed:
-            if self.stage.feeder is None or self.stage.feeder.stream not in each.ask.query.streams:
-                each.reader.end(timeout_s)
-                continue
-            eventually(f"{each.query_id} has all rows", lambda each=each: self._delivered(each), timeout_s)  # type: ignore[misc]
-            each.reader.detach()
-            each.reader.end(timeout_s)
+            if self.stage.feeder is not None and self.stage.feeder.stream in each.ask.query.streams:
+                eventually(f"{each.query_id} has all rows", lambda each=each: self._delivered(each), timeout_s)  # type: ignore[misc]
+                for reader in each.readers:
+                    reader.detach()
+            for reader in each.readers:
+                reader.end(timeout_s)
 
     def _delivered(self, each: Followed) -> bool:
         """Whether every row of a query whose live stream does not end is stored, and read."""
-        assert each.reader.process.poll() is None, each.reader.err
+        for reader in each.readers:
+            reader.alive()
         last_tick = (BASE_MS + LAST_MS) // self.tau_ms
         status = self.watch.last.get(each.ask.at)
         briefs = () if status is None else status.queries
         return any(
-            brief.query_id == each.query_id and brief.done_tick >= last_tick and not brief.unread_rows
+            brief.query_id == each.query_id
+            and brief.done_tick >= last_tick
+            and not any(reader.lag_rows for reader in brief.readers)
             for brief in briefs
         )
 
 
 @contextmanager
-def rigged(folder: Path, given: Load, asks: Sequence[Ask], *, live: bool, engine: str = "native") -> Iterator[Rig]:
-    """A cluster whose network and daemons are up and whose queries run; all is gone afterwards."""
+def rigged(
+    folder: Path, given: Load, asks: Sequence[Ask], *, live: bool, engine: str = "native", deadly: bool = False
+) -> Iterator[Rig]:
+    """A cluster whose network and daemons are up and whose queries run; all is gone afterwards.
+
+    If it is ``deadly`` its daemons will be killed: each has a small disk, and queries have readers with names too.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's background job ignores it, and so would the readers, which are told by it to leave.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -101,6 +113,9 @@ def rigged(folder: Path, given: Load, asks: Sequence[Ask], *, live: bool, engine
     config = write_chaos_cluster(folder, given, live=live, engine=engine, tau=f"{tau_ms}ms")
     narrows("wan", "up", "--config", config).ok()
     with ExitStack() as stack:
+        disks = Disks(folder / "state", SITES, SIZE[engine]) if deadly else None
+        if disks is not None:
+            stack.callback(disks.close)
         stack.callback(lambda: narrows("wan", "down", "--config", config).ok())
         daemons = stack.enter_context(Daemons(config, None, ("--speed", "1"), ready_s=SPARK_S))
         watch = Watch({site: daemons.client(site) for site in SITES}, tau_ms)
@@ -121,17 +136,43 @@ def rigged(folder: Path, given: Load, asks: Sequence[Ask], *, live: bool, engine
         followed = []
         began_s = 0.0
         for number, ask in enumerate(asks):
-            words: list[str | Path] = ["query", "--config", config, "--at", ask.at, ask.query.text, *ask.options]
-            reader = Reader(*words, name=f"query{number}", folder=folder)
-            stack.callback(reader.kill)
-            followed.append(Followed(ask, reader, reader.query_id))
+            issued = _with_names if deadly else _with_pipe
+            followed.append(issued(config, daemons, ask, number))
+            for reader in followed[-1].readers:
+                stack.callback(reader.kill)
             if not number:
                 began_s = time.monotonic()
                 if feeder is not None:
                     feeder.begin()
-        eventually("rows come", lambda: _rows_come(watch, len(asks)))
-        stage = Stage(Proxies(found(config).port), daemons, watch, followed[0].reader, feeder, _delta_ms(watch))
+        eventually("rows come", lambda: _rows_come(watch, len(asks)), SPARK_S)
+        proxies, piped = Proxies(found(config).port), followed[0].readers[0]
+        assert isinstance(piped, Reader)
+        stage = Stage(proxies, daemons, watch, piped, feeder, _delta_ms(watch), disks)
         yield Rig(stage, tuple(followed), memory, watch, tau_ms, began_s)
+
+
+def _query(config: Path, ask: Ask, *options: str | Path) -> tuple[str | Path, ...]:
+    return ("query", "--config", config, "--at", ask.at, ask.query.text, *ask.options, *options)
+
+
+def _with_pipe(config: Path, _: Daemons, ask: Ask, number: int) -> Followed:
+    reader = Reader(*_query(config, ask), name=f"query{number}", folder=config.parent)
+    return Followed(ask, reader.query_id, (reader,))
+
+
+def _with_names(config: Path, daemons: Daemons, ask: Ask, number: int) -> Followed:
+    """Whoever issued it is gone, and readers come that live as long as it does."""
+    folder = config.parent
+    if ask.to_file:
+        path = folder / f"query{number}.arrows"
+        query_id = narrows(*_query(config, ask, "--detach", "--to", path)).ok().out.strip()
+        return Followed(ask, query_id, (HomeReader(daemons, query_id, path),))
+    query_id = narrows(*_query(config, ask, "--detach")).ok().out.strip()
+    file = FileReader(config, query_id, "ledger", folder)
+    # Rows stay until every reader that is known has taken them.
+    eventually("the reader is known", lambda: len(daemons.query_info(query_id).readers) > 1)
+    pipe = Reader("follow", "--config", config, query_id, name=f"query{number}", folder=folder)
+    return Followed(ask, query_id, (pipe, file))
 
 
 def _rows_come(watch: Watch, queries: int) -> bool:
@@ -157,6 +198,16 @@ class Played:
     settled_after_s: float
     #: Why it did not go as it should; nothing if it did.
     wrong: str = ""
+
+
+def play_beside_kills(scenario: Scenario, rig: Rig) -> Played:
+    """Let it happen and end. Daemons die meanwhile, so nobody can tell what status must say and when all is well."""
+    try:
+        scenario.begin(rig.stage)
+        time.sleep(scenario.lasts_s)
+    finally:
+        scenario.end(rig.stage)
+    return Played(scenario.name, "", 0.0, 0.0)
 
 
 def play(scenario: Scenario, rig: Rig) -> Played:

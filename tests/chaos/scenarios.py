@@ -10,10 +10,11 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from netsim.profiles import Shape
 from netsim.proxies import Proxies
+from tests.chaos.disks import Disks
+from tests.chaos.kills import java_below
 from tests.chaos.load import Feeder
 from tests.chaos.reader import Reader
 from tests.chaos.watch import Watch
@@ -38,6 +39,8 @@ class Stage:
     feeder: Feeder | None = None
     #: What latency has to exceed to be beyond delta, as it was measured; None: it was not.
     delta_ms: int | None = None
+    #: Of the sites, where they have small ones.
+    disks: Disks | None = None
 
 
 Action = Callable[[Stage], None]
@@ -55,6 +58,8 @@ class Scenario:
     said: str = ""
     #: Needs the stream that Spark reads.
     live: bool = False
+    #: Needs a disk that can be filled.
+    disk: bool = False
 
 
 def _shaped(link: tuple[str, str], shape: Shape) -> Action:
@@ -115,13 +120,29 @@ def _steady(stage: Stage) -> None:
     stage.proxies.restore(*OTHER_LINK)
 
 
-def _frozen(stage: Stage) -> None:
+def _frozen(site: str) -> Action:
     """A machine that hangs: its links fall silent, its connections stay."""
-    stage.daemons.nodes["beta"].signal(signal.SIGSTOP)
+    return lambda stage: stage.daemons.nodes[site].signal(signal.SIGSTOP)
 
 
-def _thawed(stage: Stage) -> None:
-    stage.daemons.nodes["beta"].signal(signal.SIGCONT)
+def _thawed(site: str) -> Action:
+    return lambda stage: stage.daemons.nodes[site].signal(signal.SIGCONT)
+
+
+def _filled(site: str) -> Action:
+    def act(stage: Stage) -> None:
+        assert stage.disks is not None
+        stage.disks.fill(site)
+
+    return act
+
+
+def _freed(site: str) -> Action:
+    def act(stage: Stage) -> None:
+        assert stage.disks is not None
+        stage.disks.free(site)
+
+    return act
 
 
 def _stalled(stage: Stage) -> None:
@@ -136,17 +157,9 @@ def _flows(stage: Stage) -> None:
 
 def _spark_killed(stage: Stage) -> None:
     """The JVM below the daemon that reads the live stream."""
-    os.kill(_java_below(stage.daemons.nodes["beta"].process.pid), signal.SIGKILL)
-
-
-def _java_below(pid: int) -> int:
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            if Path(f"/proc/{child}/comm").read_text().strip() == "java":
-                return int(child)
-            if found := _java_below(int(child)):
-                return found
-    return 0
+    # There may be none: the daemon itself was killed just now. 0 would be all processes of this group.
+    if java := java_below(stage.daemons.nodes["beta"].process.pid):
+        os.kill(java, signal.SIGKILL)
 
 
 def _nothing(_: Stage) -> None:
@@ -175,7 +188,12 @@ SCENARIOS = (
         5,
         "its reader is slow",
     ),
-    Scenario("a machine that hangs", _frozen, _thawed, 5, "site beta does not answer"),
+    Scenario("a machine that hangs", _frozen("beta"), _thawed("beta"), 5, "site beta does not answer"),
+    Scenario(
+        "a home that hangs for longer than silence", _frozen("gamma"), _thawed("gamma"), 14, "site gamma does not"
+    ),
+    Scenario("a full disk where the streams are", _filled("beta"), _freed("beta"), 5, "the disk is full", disk=True),
+    Scenario("a full disk where the rows are", _filled("gamma"), _freed("gamma"), 5, "disk", disk=True),
     Scenario("a source that stalls", _stalled, _flows, 5, "stream live at beta is stalled", live=True),
     Scenario("Spark that dies", _spark_killed, _nothing, 1, "Spark at beta died and is being started again", live=True),
 )

@@ -1,7 +1,8 @@
 """Sustained load on one cluster while everything happens to it, one thing after another, again and again.
 
-Three sites behind Toxiproxy, a two-way and a three-way query whose plans are chosen, recordings that are paced and a
-stream that Spark reads as it comes. Whatever happens: at the end every query has exactly the oracle's rows.
+Three sites behind Toxiproxy, two-way and three-way queries whose plans are chosen, recordings that are paced and, where
+there is Spark, a stream that it reads as it comes. Beside that daemons are killed and started again. Whatever happens:
+at the end every reader of every query has exactly the oracle's rows.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.figures import Figures, measured
-from tests.chaos.load import SITES, load
-from tests.chaos.rig import RSS_MAX, Ask, Played, Rig, play, rigged
+from tests.chaos.kills import Killer
+from tests.chaos.load import SITES, Load, load
+from tests.chaos.recoveries import Recoveries
+from tests.chaos.rig import RSS_MAX, Ask, Played, Rig, play, play_beside_kills, rigged
 from tests.chaos.scenarios import SCENARIOS, Scenario
 from tests.oracle.compare import same_rows
 
 #: Tuples a second in each stream; a tick on Spark takes longer, and three of them share the machine.
 PER_S = {"native": 300, "spark": 100}
+#: Seconds between two kills, on the mean: more than a site takes to come back, on two cores with two others.
+KILL_MEAN_S = {"native": 10.0, "spark": 180.0}
 CALM_S = 4.0
 #: By then everything that is kept for a while has been kept that long: retained tuples, and those to plan by.
 GROWN_S = 300.0
@@ -36,43 +41,87 @@ class Sustained:
     seconds: int
     seed: int
     engine: str = "native"
+    #: None: nothing is killed.
+    kill_mean_s: float | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether Spark reads a stream. It takes half a minute to start: too long for a daemon that soon dies again."""
+        return self.kill_mean_s is None or self.engine == "spark"
+
+    def asks(self, given: Load) -> list[Ask]:
+        asks = [Ask(given.pair), Ask(given.triple, at="alpha")]
+        return asks if self.kill_mean_s is None else [*asks, Ask(given.pair, at="beta", to_file=True)]
 
 
 def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
     """Run it; the figures, with what went wrong, if anything did. Does not raise: figures are wanted all the same."""
     given = load(wanted.seconds, PER_S[wanted.engine], wanted.seed)
-    asks = [Ask(given.pair), Ask(given.triple, at="alpha")]
+    asks, deadly = wanted.asks(given), wanted.kill_mean_s is not None
     played: list[Played] = []
     wrong: list[str] = []
-    figures = Figures(wanted.seconds, wanted.seed, wanted.engine, given.tuples)
+    finished = False
+    figures = Figures(wanted.seconds, wanted.seed, wanted.engine, given.tuples, kill_mean_s=wanted.kill_mean_s)
     began = time.monotonic()
     try:
-        with rigged(folder, given, asks, live=True, engine=wanted.engine) as rig:
-            say(f"{time.monotonic() - began:6.0f} s  the cluster is up, {len(asks)} queries run")
+        with rigged(folder, given, asks, live=wanted.live, engine=wanted.engine, deadly=deadly) as rig:
+            say(f"{time.monotonic() - began:6.0f} s  the cluster is up, {len(asks)} queries run, seed {wanted.seed}")
+            recoveries = Recoveries({each.query_id: each.ask.at for each in rig.followed})
             try:
-                _play_all(wanted, rig, played, say)
+                wrong += _play_all(wanted, rig, recoveries, played, say)
                 say("        the streams come to their end")
                 rig.finish(timeout_s=300 + wanted.seconds)
+                finished = True
             except Exception as error:
                 wrong.append(f"{type(error).__name__}: {error}")
             rig.watch.fresh()
-            figures = measured(figures, rig, played)
+            figures = measured(figures, rig, played, recoveries.all)
     except Exception as error:
         wrong.append(f"{type(error).__name__}: {error}")
     else:
         # Without its end a query has not all of its rows.
-        wrong += _unbounded(rig) if wrong else [*_unlike_the_oracle(rig, say), *_unbounded(rig)]
+        wrong += [*(_unlike_the_oracle(rig, say) if finished else ()), *_unbounded(rig)]
     wrong += [each.wrong for each in played if each.wrong]
+    if wanted.engine == "native":
+        # Of a Spark that was killed the daemon tells its last words, which are a stack trace.
+        wrong += _traces(folder)
     return figures.with_wrong(wrong)
 
 
-def _play_all(wanted: Sustained, rig: Rig, played: list[Played], say: Say) -> None:
+def _play_all(wanted: Sustained, rig: Rig, recoveries: Recoveries, played: list[Played], say: Say) -> list[str]:
+    """Daemons that ended without having been killed."""
+    if wanted.kill_mean_s is None:
+        _play_scenarios(wanted, rig, played, say)
+        return []
+    daemons, watch = rig.stage.daemons, rig.watch
+    killer = Killer(daemons, watch, recoveries, wanted.kill_mean_s, wanted.seed, say)
+    killer.start()
+    try:
+        _play_scenarios(wanted, rig, played, say)
+    finally:
+        killer.stop()
+    return killer.ended
+
+
+def _possible(wanted: Sustained, rig: Rig, say: Say) -> list[Scenario]:
+    disks = rig.stage.disks
+    if disks is not None and disks.unmounted:
+        say(f"        no disk is filled: a small file system cannot be mounted here ({disks.unmounted})")
+    small = disks is not None and not disks.unmounted
+    return [each for each in SCENARIOS if (wanted.live or not each.live) and (small or not each.disk)]
+
+
+def _play_scenarios(wanted: Sustained, rig: Rig, played: list[Played], say: Say) -> None:
     began = rig.began_s
-    for scenario in in_turn(SCENARIOS, wanted.seed):
+    for scenario in in_turn(_possible(wanted, rig, say), wanted.seed):
         _calm(CALM_S)
         if time.monotonic() - began > wanted.seconds - _LAST_S:
             break
         at = time.monotonic() - began
+        if wanted.kill_mean_s is not None:
+            say(f"{at:6.0f} s  {scenario.name}")
+            played.append(play_beside_kills(scenario, rig))
+            continue
         one = play(scenario, rig)
         played.append(one)
         heard = f'said after {one.said_after_s:.1f} s: "{one.line}"' if one.line else "nothing was to be said"
@@ -97,11 +146,21 @@ def _calm(seconds: float) -> None:
 
 def _unlike_the_oracle(rig: Rig, say: Say) -> Iterator[str]:
     for each in rig.followed:
-        rows, want = each.rows(), each.ask.query.expected()
-        difference = same_rows(rows, want)
-        say(f"        {each.query_id}: {rows.num_rows:,} rows, the oracle has {want.num_rows:,}")
-        if difference is not None:
-            yield f"{each.query_id} differs from the oracle: {difference}"
+        want = each.ask.query.expected()
+        for reader in each.readers:
+            rows, who = each.rows(reader), f"{each.query_id}, {type(reader).__name__}"
+            difference = same_rows(rows, want)
+            say(f"        {who}: {rows.num_rows:,} rows, the oracle has {want.num_rows:,}")
+            if difference is not None:
+                yield f"{who}, differs from the oracle: {difference}"
+
+
+def _traces(folder: Path) -> Iterator[str]:
+    """What no process may say, whatever happened to it."""
+    for file in sorted(folder.glob("*.err")):
+        text = file.read_text(errors="replace")
+        if "Traceback" in text:
+            yield f"{file.name} has a stack trace: {text[text.index('Traceback') :]}"
 
 
 def _unbounded(rig: Rig) -> Iterator[str]:

@@ -20,7 +20,7 @@ from tests.e2e.harness import assert_same_rows, eventually, narrows, new_tag, no
 EVERYTHING = bool(os.environ.get("NARROWS_CHAOS"))
 #: Those that happen one after another to one cluster.
 ALWAYS = (("a reader that trickles", "a cut longer than the window", "a machine that hangs"),)
-OTHERS = tuple((each.name,) for each in SCENARIOS if not any(each.name in names for names in ALWAYS))
+OTHERS = tuple((each.name,) for each in SCENARIOS if not each.disk and not any(each.name in names for names in ALWAYS))
 CHOSEN = (*ALWAYS, *(OTHERS if EVERYTHING else ()))
 #: What each of them takes of the load, and tuples a second in each stream.
 SECONDS, PER_S = 7, 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cli.asking import ask_all
@@ -13,7 +14,7 @@ from node.client import Client
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 
-_EVERY_S = 0.5
+_EVERY_S = 0.25
 #: A minute long a link that was lost several times is worth a word: no trouble, once it is up. Policy delta is judged
 #: by what it counts.
 _PAST = ("all is well", "is unsteady", "note:", "goes by the clock")
@@ -32,6 +33,8 @@ class Watch:
     largest_unread: Counter[str] = field(default_factory=Counter)
     last: dict[str, pb.StatusReply] = field(default_factory=dict)
     looks: int = 0
+    #: Told of every look: the answers, and when they were asked for and had come.
+    on_look: Callable[[dict[str, pb.StatusReply | str], float, float], None] | None = None
     _stopped: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -84,7 +87,10 @@ class Watch:
 
     def look(self) -> None:
         """Once; also called by the thread."""
+        asked_s = time.monotonic()
         statuses = ask_all(self.clients)
+        if self.on_look is not None:
+            self.on_look(statuses, asked_s, time.monotonic())
         self.lines = diagnosis(statuses, self.tau_ms)
         for site, status in statuses.items():
             if isinstance(status, str):

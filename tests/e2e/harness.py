@@ -366,17 +366,21 @@ class Daemons:
     def start(self, *sites: str) -> Daemons:
         """Start these and wait until they are ready."""
         config = self.node_config or self.config
-        starts = {site: Start() for site in sites}
-        for site, start in starts.items():
-            self._starts += 1
-            name, folder = f"{site}-{self._starts}", self.config.parent
-            words: list[str | Path] = ["node", "--config", config, "--site", site, *self.arguments]
-            self.nodes[site] = Background(*words, name=name, folder=folder, given=start.environment(environment()))
+        starts = {site: self.launch(site) for site in sites}
         for site, start in starts.items():
             # At its own port: others may have to go through something that a test has cut.
             with Client(site, _site_table(config, site)["listen"]) as client:
                 eventually(f"{site} is ready", partial(self._ready, site, start, client), self.ready_s)
         return self
+
+    def launch(self, site: str) -> Start:
+        """Start one, and do not wait for it."""
+        start = Start()
+        self._starts += 1
+        name, folder = f"{site}-{self._starts}", self.config.parent
+        words: list[str | Path] = ["node", "--config", self.node_config or self.config, "--site", site, *self.arguments]
+        self.nodes[site] = Background(*words, name=name, folder=folder, given=start.environment(environment()))
+        return start
 
     def _ready(self, site: str, start: Start, client: Client) -> bool:
         assert self.nodes[site].process.poll() is None, self.nodes[site].err
@@ -406,8 +410,8 @@ class Daemons:
     def query_id(self, site: str, number: int = 1) -> str:
         """The name of the query that was issued there as that one since the daemon was started."""
         with self.client(site) as client:
-            (name,) = [info.query_id for info in client.queries() if info.query_id.endswith(f"-{number}")]
-            return name
+            # Those of earlier lives come first.
+            return [info.query_id for info in client.queries() if info.query_id.endswith(f"-{number}")][-1]
 
     def query_info(self, query_id: str) -> pb.QueryInfo:
         with self.client(home_of(query_id)) as client:

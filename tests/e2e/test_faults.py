@@ -9,7 +9,7 @@ import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -333,27 +333,28 @@ def test_peers_of_another_cluster_or_another_tau_are_refused_with_the_reason(tmp
 # -- daemons ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("killed", SITES)
-def test_a_restarted_daemon_fails_the_running_query_by_name_and_the_next_query_works(
-    tmp_path: Path, killed: str
+@pytest.mark.parametrize("killed", [("alpha",), ("beta",), SITES], ids=["home", "the other", "both"])
+@pytest.mark.parametrize("algorithm", ["SP-S", "SM-S1", "l=SM-D1,r=SM-S2"])
+def test_daemons_that_are_killed_in_mid_query_and_started_again_change_no_row(
+    tmp_path: Path, algorithm: str, killed: tuple[str, ...]
 ) -> None:
-    """Either the query's home or the other site is killed; what was held is lost, and said to be."""
-    join, later = steady(60), steady(2, suffix="_later")
-    config = write_cluster(tmp_path, (*join.streams, *later.streams))
+    """Twice, so that what goes on after a crash dies too. Nobody has to do anything."""
+    join = steady(20)
+    config = write_cluster(tmp_path, join.streams)
+    out = tmp_path / "rows.parquet"
     with Daemons(config, arguments=("--speed", "2")).start(*SITES).linked() as daemons:
-        command = Background(*query(config, join, "--format", "csv"), name="query", folder=tmp_path)
+        chosen = ("--algorithm", algorithm, "--out", out)
+        command = Background(*query(config, join, *chosen), name="query", folder=tmp_path)
         query_id = issued(command)
-        eventually("rows arrive", lambda: rows_stored(daemons, query_id) > 0)
-        daemons.nodes[killed].signal(signal.SIGKILL)
-        daemons.nodes[killed].process.wait()
-        daemons.start(killed).linked()
-        command.end().failed(1, killed)
-        if killed == "beta":
-            assert "restarted" in command.err
-            assert "failed" in narrows("queries", "--config", config).ok().out
-        out = tmp_path / "rows.parquet"
-        narrows(*query(config, later, "--out", out)).ok()
-        assert_same_rows(pq.read_table(out), later.expected())
+        for _ in range(2):
+            before = rows_stored(daemons, query_id)
+            eventually("rows arrive", lambda before=before: rows_stored(daemons, query_id) > before)  # type: ignore[misc]
+            for site in killed:
+                daemons.nodes[site].signal(signal.SIGKILL)
+                daemons.nodes[site].process.wait()
+            daemons.start(*killed)
+        command.end().ok()
+    assert_same_rows(pq.read_table(out), join.expected())
 
 
 def test_a_site_that_is_not_there_is_named_by_status_queries_and_query(tmp_path: Path) -> None:
@@ -488,11 +489,11 @@ def test_run_that_is_told_to_stop_stops_everything_and_leaves_no_half_file(
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
+def small_disk(folder: Path, size: str = "64k") -> Iterator[Path]:
+    """A small file system."""
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip("requires the right to mount a small file system")
@@ -519,20 +520,38 @@ def test_a_full_disk_for_out_is_named_and_the_rows_can_still_be_had(tmp_path: Pa
     assert_same_rows(pq.read_table(out), join.expected())
 
 
-def test_a_full_disk_under_the_result_rows_fails_the_query_and_not_the_daemon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    join, later = steady(30), steady(1, suffix="_later")
-    config = write_cluster(tmp_path, (*join.streams, *later.streams))
+def test_a_full_disk_under_the_rows_of_a_run_fails_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    join = steady(30)
+    config = write_cluster(tmp_path, join.streams)
     with small_disk(tmp_path / "small") as small:
         monkeypatch.setenv("TMPDIR", str(small))
-        with Daemons(config).start(*SITES).linked() as daemons:
-            said = narrows(*query(config, join, "--out", tmp_path / "first.parquet"))
-            query_id = daemons.query_id("alpha")
-            said.failed(1, f"{query_id} failed", "cannot be kept at alpha", "No space left")
-            narrows("drop", "--config", config, query_id).ok()
-            narrows(*query(config, later, "--out", tmp_path / "rows.parquet")).ok()
-    assert_same_rows(pq.read_table(tmp_path / "rows.parquet"), later.expected())
+        said = narrows("run", config, "--query", join.text, "--out", tmp_path / "first.parquet")
+        said.failed(1, "cannot be kept at alpha", "No space left")
+
+
+def test_on_a_full_disk_rows_wait_and_go_on_by_themselves_when_there_is_room(tmp_path: Path) -> None:
+    join, later = steady(8), steady(1, suffix="_later")
+    config = write_cluster(tmp_path, (*join.streams, *later.streams))
+    results = tmp_path / "state" / "alpha" / "results"
+    results.parent.mkdir(parents=True)
+    with small_disk(results, "2m") as small, Daemons(config).start(*SITES).linked() as daemons:
+        filler = small / "filler"
+        with suppress(OSError), filler.open("wb") as file:
+            for _ in range(505):  # all but a few pages
+                file.write(bytes(4096))
+                file.flush()
+        out = tmp_path / "rows.parquet"
+        command = Background(*query(config, join, "--out", out), name="query", folder=tmp_path)
+        eventually(
+            "it is said", lambda: "the result rows have no room at alpha: No space left on device" in command.err
+        )
+        query_id = issued(command)
+        assert daemons.query_info(query_id).state == "running"
+        filler.unlink()
+        command.end().ok()
+        assert_same_rows(pq.read_table(out), join.expected())
+        narrows(*query(config, later, "--out", tmp_path / "later.parquet")).ok()
+    assert_same_rows(pq.read_table(tmp_path / "later.parquet"), later.expected())
 
 
 # -- wrong input ------------------------------------------------------------------------------

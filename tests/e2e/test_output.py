@@ -139,9 +139,9 @@ def test_stats_hold_the_plan_the_rows_and_where_the_bytes_went(tmp_path: Path) -
 
 #: What each command's help must mention.
 HELP = {
-    "": ("node", "query", "follow", "queries", "drop", "status", "run", "[RANGE 10 SECONDS]"),
+    "": ("node", "query", "follow", "queries", "drop", "status", "run"),
     "node": ("--config", "--site", "--speed"),
-    "query": ("--at", "--algorithm", *SIX, "--policy", "delta=250ms", "--format", "csv", "jsonl", "--out", ".parquet"),
+    "query": ("--at", "--algorithm", *SIX, "--policy", "delta=250ms", "--format", "csv", "--out", "[RANGE 10 SECONDS]"),
     "follow": ("ID", "--format", "--out"),
     "drop": ("ID",),
     "run": ("--query", "--at", "--algorithm", "--policy", "--out", "--stats", "--speed", "waits until every row"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -125,15 +126,19 @@ def test_fresh_says_what_it_forgets_and_plays_again(tmp_path: Path) -> None:
     join = Join(left, right)
     config = write_cluster(tmp_path, join.streams)
     out = tmp_path / "rows.parquet"
-    lives = []
+    want, said, lives, names = join.expected(), "", [], list[str]()
     for arguments in ((), ("--fresh",)):
         with Daemons(config, arguments=arguments).start(*SITES).linked() as daemons:
-            narrows(*query(config, join, "--out", out)).ok()
-            assert_same_rows(pq.read_table(out), join.expected())
             said = daemons.nodes["alpha"].err
             lives.append(int(said.partition("begins life ")[2].split()[0]))
+            names.append(narrows(*query(config, join, "--detach")).ok().out.strip())
+            narrows("follow", "--config", config, names[-1], "--as", "two", "--out", out).ok()
+            assert_same_rows(pq.read_table(out), want)
     assert "--fresh: site alpha forgets stream orders: ticks start to end, 300 tuples, " in said
+    rows = f"{want.num_rows:,}"
+    assert f"forgets query {names[0]} (completed), {rows} rows: {rows} not taken by reader default\n" in said
     assert lives[0] < lives[1]
+    assert names[0] != names[1]
     # Without it nothing is forgotten: what ended has ended.
     with Daemons(config).start(*SITES).linked() as daemons:
         narrows(*query(config, join, "--out", out)).ok()
@@ -154,7 +159,7 @@ def test_a_recording_that_changed_is_refused_by_name(tmp_path: Path) -> None:
     # A folder of the first version, and one of another cluster.
     for file in (tmp_path / "state" / "beta").glob("site.db*"):
         file.unlink()
-    narrows("node", "--config", config, "--site", "beta").failed(1, "state of version 2; got version 1", "--fresh")
+    narrows("node", "--config", config, "--site", "beta").failed(1, "state of version 2 or 3; got version 1", "--fresh")
     text = config.read_text().replace('cluster = "e2e"', 'cluster = "other"')
     (tmp_path / "other.toml").write_text(text)
     said = narrows("node", "--config", tmp_path / "other.toml", "--site", "alpha")
@@ -174,16 +179,28 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+def fill(ballast: Path) -> None:
+    """Leave no room on a disk, at once: streams go on meanwhile, and must not end first."""
+    with ballast.open("ab", buffering=0) as file:
+        for nbytes in (1 << 20, 1 << 12):
+            with suppress(OSError):
+                while True:
+                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), nbytes)
+        # The last page is full only when its last byte is taken.
+        with suppress(OSError):
+            while True:
+                file.write(bytes(1 << 9))
+
+
 def test_on_a_full_disk_the_site_pauses_says_so_and_goes_on_by_itself(tmp_path: Path, small_disk: Path) -> None:
     left, right = stream("orders", "alpha", 900, 25, 300, 1), stream("payments", "beta", 900, 25, 300, 2)
     join = Join(left, right)
     config = write_cluster(tmp_path, join.streams)
     out, ballast = tmp_path / "rows.parquet", small_disk / "ballast"
-    with Daemons(config).start(*SITES).linked() as daemons:
-        with suppress(OSError), ballast.open("ab", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 16))
+    with Daemons(config, arguments=("--speed", "4")).start(*SITES).linked() as daemons:
         command = Background(*query(config, join, "--out", out), name="query", folder=tmp_path)
+        eventually("it has begun", lambda: "query " in command.err)
+        fill(ballast)
         eventually("status says so", lambda: "the disk is full" in narrows("status", "--config", config).ok().out)
         assert command.process.poll() is None
         ballast.unlink()

@@ -6,24 +6,22 @@ One cluster and one Spark serve all tests. A recording is read once, so each tes
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from node.client import Client
-from spark_jobs.sink.data_source import NarrowsDataSource, issue
+from spark_jobs.sink.data_source import issue
 from tests.e2e.cases import every_type, table
 from tests.e2e.harness import (
     PATIENCE_S,
+    TAG,
     Daemons,
     Join,
     Stream,
@@ -33,17 +31,11 @@ from tests.e2e.harness import (
     narrows,
     write_cluster,
 )
+from tests.e2e.spark_stream import Sink, local_spark
 
 SITES = ("alpha", "beta")
 #: Replay at this multiple of real time, so that queries go on while Spark reads.
 SPEED = 2.0
-SPARK = {
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "1g",
-    # As the daemons' own: a JVM that lives for a minute gains nothing from what takes long to compile.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.sql.shuffle.partitions": "2",
-}
 
 
 def steady(name: str, seconds: float) -> Join:
@@ -65,24 +57,8 @@ LONG = steady("long", 12)
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName("sink")
-    for name, value in SPARK.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    session.dataSource.register(NarrowsDataSource)
-    gateway = session.sparkContext._gateway
-    assert gateway is not None
-    yield session
-    session.stop()
-    # The JVM would stay until Python ends. Whoever needs one next starts their own.
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(PATIENCE_S)
-    SparkContext._gateway = SparkContext._jvm = None
-    patch.undo()
+    with local_spark() as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
@@ -107,49 +83,6 @@ def completed(daemons: Daemons, join: Join, *, keep: bool = False) -> str:
 def read(spark: SparkSession, daemons: Daemons, query: str, **options: str) -> DataFrame:
     given = {"address": address(daemons), "query": query} | options
     return spark.read.format("narrows").options(**given).load()
-
-
-class Sink:
-    """Micro-batches as files, one folder for each: writing a batch again replaces it, as an idempotent sink does."""
-
-    def __init__(self, spark: SparkSession, daemons: Daemons, query: str, folder: Path, **options: str) -> None:
-        given = {"address": address(daemons), "query": query} | options
-        self._rows = spark.readStream.format("narrows").options(**given).load()
-        self._folder = folder
-        #: Every attempt to write a batch: its id, and its rows.
-        self.attempts: list[tuple[int, pa.Table]] = []
-        #: Raise after this batch was written, before Spark commits it.
-        self.killed_after: int | None = None
-
-    def _write(self, batch: DataFrame, number: int) -> None:
-        rows = batch.toArrow()
-        self._folder.mkdir(exist_ok=True)
-        pq.write_table(rows, self._folder / f"{number}.parquet")
-        # Only now: who sees an attempt reads its file.
-        self.attempts.append((number, rows))
-        if self.killed_after == number:
-            self.killed_after = None
-            raise RuntimeError("killed before the commit")
-
-    def start(self, **trigger: Any) -> StreamingQuery:
-        writer = self._rows.writeStream.foreachBatch(self._write)
-        checkpoint = str(self._folder.with_suffix(".checkpoint"))
-        writer = writer.option("checkpointLocation", checkpoint).trigger(**trigger)
-        for _ in range(5):
-            stream = writer.start()
-            eventually("the stream begins", lambda stream=stream: _begun(stream))  # type: ignore[misc]
-            if "failed to connect back" not in str(stream.exception()):
-                break
-        return stream
-
-    @property
-    def rows(self) -> pa.Table:
-        return pa.concat_tables(pq.read_table(file) for file in sorted(self._folder.glob("*.parquet")))
-
-
-def _begun(stream: StreamingQuery) -> bool:
-    """It has asked its source something, or failed. Spark gives a source's process 10 s to start, busy or not."""
-    return not stream.isActive or stream.status["message"] != "Initializing sources"
 
 
 def failure(stream: StreamingQuery) -> str:
@@ -204,8 +137,8 @@ def test_columns_are_pruned_by_option_or_by_a_declared_schema(spark: SparkSessio
     assert rows.count() == want.num_rows, "a query that keeps has its rows also after they were taken"
 
 
-def test_a_stream_follows_a_query_while_it_runs_and_idles_when_it_has_ended(
-    spark: SparkSession, cluster: Daemons, tmp_path: Path
+def test_a_stream_follows_a_query_while_it_runs_over_a_crash_of_its_home_and_idles_when_it_has_ended(
+    spark: SparkSession, cluster: Daemons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     want = LONG.expected()
     query = issue(address(cluster), LONG.text)
@@ -213,10 +146,15 @@ def test_a_stream_follows_a_query_while_it_runs_and_idles_when_it_has_ended(
     # While beta sleeps the query cannot end, however long Spark takes to begin.
     cluster.nodes["beta"].signal(signal.SIGSTOP)
     try:
-        sink = Sink(spark, cluster, query, tmp_path / "out", partitions="2")
+        sink = Sink(spark, address(cluster), query, tmp_path / "out", partitions="2")
         stream = sink.start(processingTime="0 seconds")
         eventually("the first rows are written", lambda: sink.attempts)
         assert cluster.query_info(query).state == "running"
+        # The query's home dies, and comes back while the stream waits for it.
+        cluster.nodes["alpha"].kill()
+        with monkeypatch.context() as patch:
+            patch.delenv(TAG)  # it stays for the other tests
+            cluster.start("alpha")
     finally:
         cluster.nodes["beta"].signal(signal.SIGCONT)
     eventually("all rows are written", lambda: sum(rows.num_rows for _, rows in sink.attempts) >= want.num_rows)
@@ -234,7 +172,7 @@ def test_a_stream_that_is_stopped_or_killed_before_its_commit_reads_the_same_row
     query = completed(cluster, AGAIN)
     want = AGAIN.expected()
     limit = want.num_rows // 6
-    sink = Sink(spark, cluster, query, tmp_path / "out", maxRowsPerTrigger=str(limit))
+    sink = Sink(spark, address(cluster), query, tmp_path / "out", maxRowsPerTrigger=str(limit))
 
     sink.killed_after = 2
     assert "killed before the commit" in failure(sink.start(processingTime="0 seconds"))
@@ -276,10 +214,10 @@ def test_a_query_that_fails_fails_the_stream_with_its_reason_after_its_rows(
         query = narrows(*detached, "--keep").ok().out.strip()
         eventually("some rows are there", lambda: daemons.query_info(query).rows > 0)
         daemons.nodes["beta"].kill()
-        daemons.start("beta")
+        replace(daemons, arguments=(*daemons.arguments, "--fresh")).start("beta")
         eventually("the query has failed", lambda: daemons.query_info(query).state == "failed")
         info = daemons.query_info(query)
-        sink = Sink(spark, daemons, query, tmp_path / "out")
+        sink = Sink(spark, address(daemons), query, tmp_path / "out")
         reason = failure(sink.start(processingTime="0 seconds"))
         assert f"query {query} failed: {info.reason}" in reason
         assert sink.rows.num_rows == info.rows, "what was delivered before is delivered"

@@ -27,12 +27,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=150, help="how many seeds a mutant may pass")
     parser.add_argument("--only", default="", help="mutants whose name has this in it, or the part they are in")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
+    parser.add_argument("--sim", action="store_true", help="let the simulator alone notice them")
     parser.add_argument("--here", action="store_true", help="use these files, not a copy of them")
     parser.add_argument("--no-baseline", action="store_true", help="do not run the tests without a bug first")
     options = parser.parse_args()
     os.nice(max(0, NICE - os.nice(0)))
     if options.here:
-        return run(options.seeds, options.only, options.workers, not options.no_baseline)
+        return run(options.seeds, options.only, options.workers, not options.no_baseline, options.sim)
     with tempfile.TemporaryDirectory() as folder:
         snapshot(Path(folder))
         command = [sys.executable, "-m", "tests.mutants", "--here", *sys.argv[1:]]
@@ -46,13 +47,13 @@ def snapshot(folder: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
-def run(seeds: int, only: str, workers: int, baseline: bool) -> int:
+def run(seeds: int, only: str, workers: int, baseline: bool, sim: bool = False) -> int:
     """Judge the mutants and print what became of them; 1 if one was not noticed for no reason, 2 if none can be."""
     began = time.monotonic()
     chosen = [
         mutant for part, (mutants, _) in PARTS.items() for mutant in mutants if only == part or only in mutant.name
     ]
-    tests = {mutant.name: files_of(mutant) for mutant in chosen}
+    tests = {} if sim else {mutant.name: files_of(mutant) for mutant in chosen}
     files = tuple(dict.fromkeys(file for of_one in tests.values() for file in of_one))
     if baseline:
         for verdict in verdicts([NO_BUG], {NO_BUG.name: files}, seeds, 1):

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.mutants.bugs import copies, engine, links, planning, queries, storage, streams, tables, walks
+from tests.mutants.bugs import (
+    copies,
+    engine,
+    links,
+    planning,
+    queries,
+    recovery,
+    results,
+    retention,
+    storage,
+    streams,
+    tables,
+    walks,
+)
 from tests.mutants.errors import UnfitError
 from tests.mutants.functions import ROOT
 from tests.mutants.mutant import Mutant
@@ -12,7 +25,20 @@ from tests.mutants.mutant import Mutant
 #: By the name of the part: its bugs, and the files of unit tests by the first part of a function's name.
 PARTS: Mapping[str, tuple[tuple[Mutant, ...], Mapping[str, str]]] = {
     part.__name__.rsplit(".", 1)[-1]: (part.MUTANTS, part.TESTS)
-    for part in (tables, copies, queries, walks, streams, links, engine, storage, planning)
+    for part in (
+        tables,
+        copies,
+        queries,
+        recovery,
+        retention,
+        walks,
+        streams,
+        links,
+        engine,
+        storage,
+        results,
+        planning,
+    )
 }
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for mutants, _ in PARTS.values() for mutant in mutants)
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from tests.sim.check import check_seed
+from tests.sim.exhaustive import run_exhaustive
 from tests.sim.many import run_many
 
 
@@ -14,14 +15,21 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="run this one seed and print its story")
+    parser.add_argument("--workers", type=int, help="processes at a time; as many as there are cores if not said")
+    parser.add_argument("--stop", action="store_true", help="stop at the first seed that fails")
+    parser.add_argument(
+        "--exhaustive", action="store_true", help="every crash, and every two, of two sites and five ticks"
+    )
     options = parser.parse_args()
+    if options.exhaustive:
+        return run_exhaustive(options.workers)
     if options.seed is not None:
         outcome = check_seed(options.seed)
         print("\n".join(outcome.story))
         for query in outcome.queries:
             print(f"{query.query_id} {query.state}: {query.rows.num_rows} rows, as the oracle says")
         return 0
-    return run_many(range(options.first, options.first + options.seeds))
+    return run_many(range(options.first, options.first + options.seeds), options.workers, options.stop)
 
 
 if __name__ == "__main__":

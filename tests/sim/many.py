@@ -7,26 +7,30 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from tests.sim.check import check_seed
+from tests.sim.crashes import KINDS
 
 
-def run_many(seeds: range) -> int:
+def run_many(seeds: range, workers: int | None = None, stop: bool = False) -> int:
+    """Judge the seeds and print what they did; with ``stop`` only up to the first that is wrong."""
     began = time.monotonic()
     totals: Counter[str] = Counter()
-    failed = 0
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+    failed = number = 0
+    with multiprocessing.get_context("spawn").Pool(workers or os.cpu_count()) as pool:
         for number, (counts, trouble) in enumerate(pool.imap_unordered(totals_of, seeds, chunksize=20), 1):
             totals.update(counts)
             if trouble:
                 failed += 1
-                print(trouble, file=sys.stderr)
+                print(trouble, file=sys.stderr, flush=True)
+                if stop:
+                    break
             if number % 1000 == 0:
                 print(f"{number} of {len(seeds)} seeds, {failed} wrong, {time.monotonic() - began:.0f} s", flush=True)
     seconds = time.monotonic() - began
-    print(
-        f"{len(seeds)} seeds, {failed} wrong, in {seconds:.0f} s; " + ", ".join(f"{k} {v}" for k, v in totals.items())
-    )
+    print(f"{number} seeds, {failed} wrong, in {seconds:.0f} s, {totals['virtual seconds'] / 3600:.1f} virtual hours")
+    print("\n".join(table_of(totals)))
     return 1 if failed else 0
 
 
@@ -44,3 +48,19 @@ def totals_of(seed: int) -> tuple[dict[str, int], str]:
         **outcome.counts,
     }
     return counts, ""
+
+
+def table_of(totals: Mapping[str, int]) -> list[str]:
+    """The figures: what happened, then how often a daemon died at each kind of step."""
+    steps = {f"crash {kind}" for kind in KINDS}
+    lines = [f"{count:9}  {what}" for what, count in sorted(totals.items()) if what not in steps]
+    lines += ["", "   before     after  a daemon died"]
+    others = []
+    for kind in KINDS:
+        moment, _, what = kind.partition(" ")
+        count = totals.get(f"crash {kind}", 0)
+        if moment == "before":
+            lines.append(f"{count:9} {totals.get(f'crash after {what}', 0):9}  {what}")
+        elif moment != "after":
+            others.append(f"{count:9}            {kind}")
+    return lines + others

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 import pytest
 
 from node.core.effects import IgnoreReason
 from tests.sim.check import check_seed
+from tests.sim.crashes import KINDS
+from tests.sim.exhaustive import Tried, try_single
 from tests.sim.many import totals_of
 
 SEEDS = 150
+#: Plans of which every crash is tried; ``python -m tests.sim --exhaustive`` does all, and every two crashes.
+PLANS = ("SM-S2", "SM-S1 and SM-D1 with count windows")
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +35,13 @@ def totals(outcomes: list[tuple[dict[str, int], str]]) -> Counter[str]:
     for counts, _ in outcomes:
         found.update(counts)
     return found
+
+
+@pytest.fixture(scope="module")
+def tried() -> list[Tried]:
+    """What came of a crash at every step of small runs."""
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        return list(pool.map(partial(try_single, distinct=True), PLANS))
 
 
 def test_every_seed_delivers_exactly_what_the_oracle_says(outcomes: list[tuple[dict[str, int], str]]) -> None:
@@ -58,6 +70,12 @@ def test_the_seeds_join_and_lose_frames(totals: Counter[str]) -> None:
         "copies begun in the past",
         "copy checks",
         "invariant checks",
+        "checks of what home tells",
+        "recoveries completed",
+        "crashes while records were written",
+        "crashes while rows were stored",
+        "crashes while logs were read",
+        "crashes of a home that recovers",
     ],
 )
 def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:
@@ -71,6 +89,22 @@ def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:
 def test_what_can_be_ignored_is_ignored_in_some_seed(reason: IgnoreReason, totals: Counter[str]) -> None:
     """Links deliver once, so no walk comes twice; a walk outlives its query only where an engine or a store fails."""
     assert totals[reason] > 0
+
+
+def test_a_daemon_may_die_at_any_step(tried: list[Tried]) -> None:
+    wrong = [text for one in tried for text in one.wrong]
+    assert not wrong, "\n".join(wrong[:3])
+    assert sum(one.runs for one in tried) > 150
+
+
+def test_daemons_die_before_or_after_everything_they_do(totals: Counter[str], tried: list[Tried]) -> None:
+    hits: Counter[str] = Counter()
+    for one in tried:
+        hits.update(one.hits)
+    for kind in KINDS:
+        hits[kind.removeprefix("before ").removeprefix("after ")] += hits[kind] + totals[f"crash {kind}"]
+    never = {kind.removeprefix("before ").removeprefix("after ") for kind in KINDS if not kind.startswith("after")}
+    assert {what for what in never if not hits[what]} == set()
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4, 5])

@@ -11,11 +11,13 @@ from __future__ import annotations
 import heapq
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
+from node.barrier import Barrier
 from node.codec import cut
 from node.core.effects import (
     AppendBatch,
@@ -29,13 +31,29 @@ from node.core.effects import (
     SetAside,
     StoreRows,
     TrimLog,
+    WriteRecords,
 )
 from node.core.engine import Append, Engine, Question
-from node.core.events import BatchLogged, DropRequested, ProbeFinished, QueryIssued, RowsArrived, RowsStored
+from node.core.events import (
+    BatchLogged,
+    DropRequested,
+    LogRead,
+    ProbeFinished,
+    QueryIssued,
+    RowsArrived,
+    RowsStored,
+    SiteStarted,
+)
 from node.core.links.link_states import LinkState
+from node.core.links.lives import Met
 from node.core.queries.waiting import Waiting
+from node.core.query_records import RecordKind
+from node.core.records import Put, RecordChange
+from node.core.site import Site
+from node.core.streams.log_extent import LogExtent
+from node.core.streams.position import Position, SourcePlace
 from node.core.streams.stream import LocalStream
-from node.core.streams.ticks import TICK_END, TICK_MIN
+from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from node.engine.native import NativeEngine
 from node.stack import (
     CloseConnection,
@@ -43,31 +61,45 @@ from node.stack import (
     ConnectionOpened,
     FrameArrived,
     Input,
+    LifeRemembered,
     Output,
+    RememberLife,
     SendFrame,
     Stack,
     TimePassed,
 )
 from node.storage.disk_log import DiskLog
 from node.storage.memory_log import MemoryLog
+from node.storage.site_records import PEER_LIFE
 from node.storage.stream_logs import LogEffect, StreamLogs
+from node.wire.records import done_in, recovered
 from planner.algorithms.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
+from planner.model.beginning import BeginAt
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
-from tests.sim.disk import SimulatedDisk
+from tests.sim.crashes import Crashes, SiteDiedError
+from tests.sim.disk import PowerLostError, SimulatedDisk
+from tests.sim.frames import FrameKinds, name_of
+from tests.sim.home_rows import HomeRows
 from tests.sim.judges.copies import CopyJudge
+from tests.sim.judges.durability import Durability
 from tests.sim.judges.invariants import Invariants
 from tests.sim.judges.sharing import Sharing
 from tests.sim.judges.views import Views
 from tests.sim.mail import Mail
+from tests.sim.record_disk import RecordDisk
 from tests.sim.reference_engine import ReferenceEngine
 from tests.sim.scenarios.queries import QuerySpec
-from tests.sim.scenarios.scenario import Fault, Scenario, StreamData
+from tests.sim.scenarios.scenario import NO_QUOTA, Fault, Restart, Scenario, StreamData
 
 START_US = 1_800_000_000_000_000
 DEADLINE_US = 3_600_000_000
+#: A site hears of the time so often while it runs a query, and while it does not: a daemon more often, to no effect.
 TIMER_US = 50_000
+RESTING_US = 1_000_000
+#: How long somebody watches streams stand still at a quota before it is raised.
+QUOTA_US = 20_000_000
 #: Why a site ends a query that it gives up alone.
 GIVEN_UP = "given up here alone"
 
@@ -91,12 +123,15 @@ class Delivered:
     gave_up: bool = False
     #: The tick from which on it sees tuples, once it runs.
     first_tick: int | None = None
+    #: How far all its streams were logged when it was issued.
+    fed: int = TICK_MIN
     #: Its home was killed before it ended, and knows nothing of it.
     forgotten: bool = False
     sites: tuple[str, ...] = ()
     schema: pa.Schema | None = None
     batches: list[pa.RecordBatch] = field(default_factory=list)
-    stored: set[tuple[str, int]] = field(default_factory=set)
+    #: The walks whose rows the sink has for good.
+    stored: list[tuple[str, Span]] = field(default_factory=list)
 
     @property
     def over(self) -> bool:
@@ -142,12 +177,19 @@ class SimSource:
         """The next chunk; the end comes with the last rows or after them, as it may in a file."""
         if self._table is None:
             empty = pa.RecordBatch.from_pylist([], schema=self.info.schema)
-            return RowsArrived(self.info.name, empty, pa.array([], pa.int64()), None, True)
+            return RowsArrived(
+                self.info.name, empty, pa.array([], pa.int64()), None, True, None, Position(0, 0), Position(0, 0)
+            )
         rows = self._table.slice(self._next, rng.randint(0, self._chunk_rows_max))
         self._next += rows.num_rows
         over = self._next == self._table.num_rows
         ended = over and (rows.num_rows == 0 or rng.random() < 0.5)
-        return RowsArrived(self.info.name, rows, rows.column("ts"), None, ended)
+        start, end = Position(0, self._next - rows.num_rows), Position(0, self._next)
+        return RowsArrived(self.info.name, rows, rows.column("ts"), None, ended, None, start, end)
+
+    def go_on(self, place: SourcePlace) -> None:
+        """Read again what a daemon that died had not sealed."""
+        self._next = place.resume.row
 
     def read_live(self, now_ms: int) -> RowsArrived:
         """What has come since the last time, and the news that there is nothing more before ``now_ms``."""
@@ -156,8 +198,11 @@ class SimSource:
         times = rest.column("ts").to_pylist() if rest is not None else []
         count = sum(ts < now_ms * scale for ts in times)
         rows = rest.slice(0, count) if rest is not None else pa.RecordBatch.from_pylist([], schema=self.info.schema)
+        start, end = Position(0, self._next), Position(0, self._next + count)
         self._next += count
-        return RowsArrived(self.info.name, rows, rows.column("ts"), now_ms * scale, count == len(times))
+        return RowsArrived(
+            self.info.name, rows, rows.column("ts"), now_ms * scale, count == len(times), None, start, end
+        )
 
 
 class World:
@@ -182,13 +227,26 @@ class World:
         #: When a site's storage is through with what it was asked; and by stream, up to which tick it is durable.
         self._log_us: dict[str, int] = {}
         self._durable: dict[str, int] = {}
+        #: By stream, what its site found in its log when it was last started.
+        self._extents: dict[str, LogExtent | None] = {}
         #: How often each site was started; what was under way in an earlier life comes to nothing.
-        self._lives = dict.fromkeys(scenario.sites, 0)
+        self._lives = dict.fromkeys(scenario.sites, 1)
+        self._down: set[str] = set()
+        self.crashes = Crashes(scenario.crashes)
+        self.durability = Durability()
+        self._frames: dict[str, FrameKinds] = {}
+        #: What each site keeps of queries over a crash, and what waits for that.
+        self._records = {site: self._record_disk(site) for site in scenario.sites}
+        self._limits = dict.fromkeys(scenario.sites, scenario.limits)
+        #: Since when the logs of a site are full.
+        self._full_us: dict[str, int] = {}
+        self._barriers: dict[str, Barrier] = {}
+        #: By query, its rows at home; and what a site asks to be stored in a turn.
+        self._rows: dict[str, HomeRows] = {}
+        self._stores: list[StoreRows] = []
         self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
         specs = {query.query_id: query.spec for query in self._queries}
-        self.invariants = Invariants(self._nodes, self.mail, self.views, self.copies, specs)
-        for site in scenario.sites:
-            self._start(site)
+        self.invariants = Invariants(self._nodes, self.mail, self.views, self.copies, specs, scenario.tau_ms)
         self._connections: dict[tuple[str, str], int] = {}
         self._connection_count = 0
         self._arrival_us: dict[tuple[int, str], int] = {}
@@ -201,20 +259,36 @@ class World:
         self._engine_us: dict[str, int] = {}
         self._faults_now: dict[tuple[str, str], Fault] = {}
         self._reads = 0
+        #: What a site asks in a turn of its engine and of its logs.
+        self._ops: list[RunOp] = []
+        self._logging: list[LogEffect] = []
         self._sharing = Sharing()
-        self._aside: dict[str, int] = {}
+        #: By stream, the rows that were set aside.
+        self._aside: dict[str, set[Position]] = {}
+        for site in scenario.sites:
+            self._start(site)
 
     def _start(self, site: str) -> None:
-        self._lives[site] += 1
         self._engines[site] = ReferenceEngine() if self.scenario.reference_engine else NativeEngine()
         self._logs[site] = StreamLogs(
             {data.name: self._log(data) for data in self.scenario.streams if data.site == site}
         )
         self._log_us[site] = 0
+        self._barriers[site] = Barrier(
+            lambda output: self._do(site, output), lambda output: self._write(site, output), self._noted
+        )
         self._nodes[site] = self._node(site)
+        self._frames[site] = FrameKinds(self._nodes[site])
+        self.crashes.step(site, "before SiteStarted")
+        self._give(site, [SiteStarted()])
+        self.crashes.step(site, "after SiteStarted")
+
+    def _record_disk(self, site: str) -> RecordDisk:
+        return RecordDisk(random.Random(f"{self.scenario.seed} records of {site}"))
 
     def _log(self, data: StreamData) -> DiskLog | MemoryLog:
-        """A stream's log as a daemon begins with it: what a crash left is recovered, and begun anew."""
+        """A stream's log as a daemon begins with it: what a crash left is recovered."""
+        self._extents[data.name] = None
         if not self.scenario.disk:
             return MemoryLog()
         disk = self._disks.get(data.name)
@@ -229,8 +303,8 @@ class World:
             raise SimulationError(
                 f"the log of {data.name} lost ticks: {durable} were durable, {found.frontier} are there"
             )
-        log.begin()
-        self._durable[data.name] = TICK_MIN
+        self._durable[data.name] = found.frontier
+        self._extents[data.name] = found.extent
         return log
 
     def _node(self, site: str) -> Stack:
@@ -238,12 +312,24 @@ class World:
         streams = []
         for data in scenario.streams:
             if data.site == site:
-                self._sources[data.name] = SimSource(data, scenario.chunk_rows_max)
-                info = self._sources[data.name].info
-                streams.append(LocalStream(info, data.lateness_ms, data.first_ts, data.retain_ms))
+                source = self._sources[data.name] = SimSource(data, scenario.chunk_rows_max)
+                extent = self._extents[data.name]
+                resume = Position(0, 0)
+                if extent is not None and extent.place is not None:
+                    resume = extent.place.resume
+                    source.go_on(extent.place)
+                aside = frozenset(position for position in self._aside.get(data.name, ()) if position >= resume)
+                first_ts, retain_ms = data.first_ts, data.retain_ms
+                streams.append(
+                    LocalStream(source.info, data.lateness_ms, first_ts, retain_ms, extent, aside, data.keep_whole)
+                )
         peers = [peer for peer in scenario.sites if peer != site]
-        life = self._lives[site] << 32 | self._rng.getrandbits(32)
-        node = Stack("sim", site, peers, scenario.tau_ms, life, streams, scenario.limits)
+        life = self._lives[site]
+        stored = {query.query_id: query.stored for query in self._queries if query.spec.sink == site}
+        records = self._records[site].durable
+        found = recovered(records, stored)
+        met = {peer: Met(*map(int, value.split())) for peer, value in records.get(PEER_LIFE, {}).items()}
+        node = Stack("sim", site, peers, scenario.tau_ms, life, streams, self._limits[site], met, found)
         self.mail.watch(node.site)
         return node
 
@@ -265,27 +351,39 @@ class World:
         for site in self.scenario.sites:
             self._at(TIMER_US, lambda site=site: self._timer(site))  # type: ignore[misc]
         self._call_queries()
-        if self.scenario.restart is not None:
-            self._at(self.scenario.restart.at_us, self._restart)
+        for restart in self.scenario.restarts:
+            self._at(restart.at_us, lambda restart=restart: self._crash(restart))  # type: ignore[misc]
+        self.crashes.armed = True
+        deadline_us = START_US + DEADLINE_US + sum(crash.down_us for crash in self.scenario.crashes)
         while self._heap and not self._over():
             self.now_us, _, action = heapq.heappop(self._heap)
-            if self.now_us - START_US > DEADLINE_US:
-                raise SimulationError(f"not finished after {DEADLINE_US / 1e6:.0f} virtual seconds: {self._where()}")
-            action()
+            if self.now_us > deadline_us:
+                seconds = (deadline_us - START_US) / 1e6
+                raise SimulationError(f"not finished after {seconds:.0f} virtual seconds: {self._where()}")
+            self.crashes.turn += 1
+            try:
+                action()
+            except SiteDiedError as death:
+                self._die(death)
         self._check_nothing_is_left()
+        self._check_rows()
+        self.counts |= {f"crash {kind}": hits for kind, hits in self.crashes.hits.items()}
         self.counts["copy checks"] = self.copies.checks
         self.counts["tuples sent to copies"] = self.copies.tuples_sent
         self.counts["invariant checks"] = self.invariants.checks
+        self.counts["checks of what home tells"] = self.durability.checks
         self.counts |= self._sharing.counts
         virtual_us = self.now_us - START_US
         probes = [counts for node in self._nodes.values() for counts in node.site.probe_counts()]
         early, late = sum(counts.early for counts in probes), sum(counts.late for counts in probes)
         ended = [stream for node in self._nodes.values() for stream in node.site.streams.values() if stream.ended]
-        aside = {stream.info.name: self._aside.get(stream.info.name, 0) for stream in ended}
+        aside = {stream.info.name: len(self._aside.get(stream.info.name, ())) for stream in ended}
         return Outcome(self._queries, aside, self.story, virtual_us, self.counts, early, late)
 
     def _over(self) -> bool:
         """Every query has ended, or its home forgot it, and so has every site."""
+        if self._down:
+            return False
         if any(query.called and not query.over for query in self._queries):
             return False
         waiting = [query for query in self._queries if not query.called]
@@ -293,7 +391,7 @@ class World:
             # Nothing is read any more that could make its time come.
             self._call(waiting[0])
             return False
-        return not any(node.site.runs or node.site.arrangements.in_use for node in self._nodes.values())
+        return not any(_is_busy(node.site) for node in self._nodes.values())
 
     def _check_nothing_is_left(self) -> None:
         for name, node in self._nodes.items():
@@ -303,25 +401,90 @@ class World:
                 raise SimulationError(f"{name} still waits for probes of a query that has ended")
             if node.site.waiting():
                 raise SimulationError(f"{name} still has walks under way: {[str(one) for one in node.site.waiting()]}")
+            for stream in node.site.streams.values():
+                if stream._log and not stream._is_kept(stream._log[0]):
+                    raise SimulationError(f"{name} still keeps the log of {stream.info.name}, which nobody needs")
             if followed or (isinstance(engine, ReferenceEngine) and engine.tables):
                 raise SimulationError(f"{name} still holds {followed} or tables of a query that has ended")
 
-    def _restart(self) -> None:
-        assert self.scenario.restart is not None
-        site = self.scenario.restart.site
-        self._tell(f"{site} is killed and started again")
+    def _check_rows(self) -> None:
+        """The files of each query have the rows that were stored, in that order."""
         for query in self._queries:
-            query.forgotten |= query.spec.sink == site and query.life is not None and not query.state.ended
-        for data in self.scenario.streams:
-            if data.site == site:
-                self._aside.pop(data.name, None)
-        self._start(site)
+            if query.query_id in self._rows:
+                there = self._rows[query.query_id].rows()
+                if not there.equals(query.rows):
+                    raise SimulationError(
+                        f"{query.query_id} stored {query.rows.num_rows} rows; its files have {there.num_rows} or others"
+                    )
+
+    def _die(self, death: SiteDiedError) -> None:
+        """A site came to a step at which it is killed."""
+        point = death.point
+        self._tell(str(death))
+        for site in dict.fromkeys((point.site, *point.also)):
+            self._crash(Restart(0, site, point.down_us))
+
+    def _crash(self, restart: Restart) -> None:
+        site = restart.site
+        if site in self._down:
+            return
+        self._ops, self._logging, self._stores = [], [], []
+        self._tell(f"{site} is killed, and its disk is {'lost' if restart.fresh else 'as a crash leaves it'}")
+        self._count("crashes with an empty disk" if restart.fresh else "crashes")
+        self._count_crash(site)
+        self._records[site].crash()
+        for query in self._queries:
+            if query.spec.sink == site and query.query_id in self._rows:
+                self._find_rows(query, self._rows[query.query_id])
+        if restart.fresh:
+            self._empty_disk(site)
+        self.durability.restarted(site, self._records[site].durable)
+        self._forget_unpromised(site)
+        self._lives[site] += 1
+        self._down.add(site)
         self.copies.forget(site)
         self.mail.lost(site)
-        self.invariants.restarted(site)
+        self.invariants.restarted(site, restart.fresh)
         for pair in self._pairs():
             if site in pair:
                 self._break(pair, "the daemon died")
+        self._at(restart.down_us, lambda: self._come_back(site))
+
+    def _forget_unpromised(self, site: str) -> None:
+        known = self._records[site].durable.get(RecordKind.HOME, {})
+        for query in self._queries:
+            if query.spec.sink == site and query.life is not None and not query.state.ended:
+                query.forgotten |= query.query_id not in known
+
+    def _empty_disk(self, site: str) -> None:
+        self._records[site] = self._record_disk(site)
+        for query in self._queries:
+            if query.spec.sink == site:
+                self._rows.pop(query.query_id, None)
+        for data in self.scenario.streams:
+            if data.site == site:
+                self._disks.pop(data.name, None)
+                self._aside.pop(data.name, None)
+                self._durable.pop(data.name, None)
+
+    def _count_crash(self, site: str) -> None:
+        """What a site was at when it died."""
+        node = self._nodes[site].site
+        own = [query.query_id for query in self._queries if query.spec.sink == site]
+        storing = [query_id for query_id in own if query_id in self._rows and self._rows[query_id].pending]
+        self._count("crashes while records were written", bool(self._records[site].pending))
+        self._count("crashes while rows were stored", bool(storing))
+        self._count("crashes with queries running", any(run.started for run in node.runs.values()))
+        self._count("crashes with queries prepared", any(not run.started for run in node.runs.values()))
+        states = [home.state for home in node.homes.values()]
+        self._count("crashes of a home", QueryState.RUNNING in states)
+        self._count("crashes of a home that recovers", QueryState.RECOVERING in states)
+        self._count("crashes while logs were read", node.arrangements.readers.in_use)
+
+    def _come_back(self, site: str) -> None:
+        self._tell(f"{site} is started again")
+        self._down.discard(site)
+        self._start(site)
 
     def _where(self) -> str:
         states = []
@@ -340,8 +503,19 @@ class World:
         return [(a, b) for a in self.scenario.sites for b in self.scenario.sites if a < b]
 
     def _timer(self, site: str) -> None:
+        self._at(RESTING_US if self._nodes[site].resting else TIMER_US, lambda: self._timer(site))
         self._give(site, [TimePassed()])
-        self._at(TIMER_US, lambda: self._timer(site))
+        self._look_at_quota(site)
+
+    def _look_at_quota(self, site: str) -> None:
+        """If queries need more than their site may keep, it is started again with a larger quota."""
+        if site in self._down or not self._nodes[site].site.arrangements.logs_full:
+            self._full_us.pop(site, None)
+        elif self.now_us - self._full_us.setdefault(site, self.now_us) >= QUOTA_US:
+            self._tell(f"{site} gets a larger quota")
+            self._count("quotas raised")
+            self._limits[site] = replace(self.scenario.limits, log_bytes_max=NO_QUOTA)
+            self._crash(Restart(0, site))
 
     # -- queries ------------------------------------------------------------------------------
 
@@ -360,29 +534,45 @@ class World:
 
     def _try_issue(self, query: Delivered) -> None:
         home = self._nodes[query.spec.sink]
-        if any(link.state is not LinkState.UP for link in home.links.values()):
+        if query.spec.sink in self._down or any(link.state is not LinkState.UP for link in home.links.values()):
             self._at(100_000, lambda: self._try_issue(query))
             return
         parsed = parse_query(query.spec.text, home.site.catalogue)
         plan = query.spec.plan(parsed)
         query.schema, query.sites, query.life = parsed.output_schema(), plan.sites, self._lives[query.spec.sink]
-        self._tell(f"{query.spec.sink} is asked as {query.query_id}: {query.spec.text}")
+        self._rows[query.query_id] = HomeRows(f"{self.scenario.seed} rows of {query.query_id}", query.schema)
+        query.fed = max(self._nodes[ref.stream.site].site.streams[ref.stream.name].fed for ref in parsed.streams)
+        begin = query.spec.beginning
+        self._tell(
+            f"{query.spec.sink} is asked as {query.query_id}: {query.spec.text}, from {begin.at} {begin.time_ms}"
+        )
         if query.spec.drop_after_us is not None:
             query.drop_called = True
             self._at(query.spec.drop_after_us, lambda: self._drop(query))
         if query.spec.given_up is not None:
             site, after_us = query.spec.given_up
             self._at(after_us, lambda: self._give_up(site, query))
-        self._give(query.spec.sink, [QueryIssued(query.query_id, plan)])
+        self._give(query.spec.sink, [QueryIssued(query.query_id, plan, query.spec.beginning)])
 
     def _give_up(self, site: str, query: Delivered) -> None:
-        """A site ends a query for reasons of its own, as if its engine had failed; home hears of it later."""
-        node = self._nodes[site]
-        if not query.over and query.query_id in node.site.runs:
-            query.gave_up = True
-            self.copies.doomed.add(query.query_id)
-            self._tell(f"{site} gives {query.query_id} up")
-            node.site._participant.fail(query.query_id, GIVEN_UP)
+        """A site ends a query: its engine failed, or a user dropped it there. Home hears of it later, or never."""
+        node = self._nodes[site].site
+        is_dropped = site != query.spec.sink and int(query.query_id[1:]) % 3 != 0
+        there = node.keeps(query.query_id) if is_dropped else query.query_id in node.runs
+        if query.over or query.gave_up:
+            return
+        if not there or site in self._down:
+            self._at(100_000, lambda: self._give_up(site, query))
+            return
+        query.gave_up = True
+        self.invariants.given_up.add(query.query_id)
+        self.copies.doomed.add(query.query_id)
+        self._tell(f"{site} gives {query.query_id} up")
+        self._count("dropped at another site", is_dropped)
+        if is_dropped:
+            self._give(site, [DropRequested(query.query_id)])
+        else:
+            node._participant.fail(query.query_id, GIVEN_UP)
             self._give(site, [TimePassed()])
 
     def _call_drop(self, query: Delivered) -> None:
@@ -391,23 +581,50 @@ class World:
             self._at(self._delay(), lambda: self._drop(query))
 
     def _drop(self, query: Delivered) -> None:
-        if not query.over:
+        if query.spec.sink in self._down:
+            self._at(100_000, lambda: self._drop(query))
+        elif not query.over:
             self.copies.doomed.add(query.query_id)
             self._give(query.spec.sink, [DropRequested(query.query_id)])
 
     def _reported(self, site: str, report: ReportQuery) -> None:
         query = self._query(report.query_id)
         query.state, query.reason = report.state, report.reason
-        if report.state is QueryState.RUNNING:
-            run = self._nodes[site].site.runs.get(report.query_id)
-            if run is None and query.gave_up:
-                return
-            query.first_tick = TICK_END if run is None else run.first_tick
-            latest = max(self._retained_from(ref.stream) for ref in query.spec.refs)
-            if query.first_tick > latest:
-                raise SimulationError(
-                    f"{query.query_id} starts at {query.first_tick}; retained is all from {latest} on"
-                )
+        if report.state is QueryState.RECOVERING:
+            self._count("recoveries begun")
+            self.copies.doomed.add(query.query_id)
+        if report.state is QueryState.RUNNING and query.first_tick is not None:
+            self._count("recoveries completed")
+        if query.first_tick is None:
+            # Who died before it said that the query runs may say at once that it has ended, or know it no more.
+            query.first_tick = self.durability.first_tick(site, report.query_id)
+            if report.state is QueryState.RUNNING:
+                assert query.first_tick is not None
+                self._check_beginning(query, query.first_tick)
+
+    def _check_beginning(self, query: Delivered, tick: int) -> None:
+        """A query begins where it was asked to, or at the first tick that all its streams should have."""
+        begin = query.spec.beginning
+        self._count(f"queries from {begin.at or 'default'}")
+        self._count("queries that begin before what was there", tick < query.fed)
+        self._count("queries that begin with what is to come", query.fed < tick)
+        earliest = {
+            BeginAt.TIME: begin.time_ms // self.scenario.tau_ms,
+            BeginAt.NOW: TICK_MIN if any(restart.fresh for restart in self.scenario.restarts) else query.fed,
+        }.get(begin.at, TICK_MIN)
+        latest = max(earliest, *(self._kept_from(ref.stream, begin.at) for ref in query.spec.refs))
+        # At the quota of its logs a site keeps less.
+        if tick < earliest or (tick > latest and not self.scenario.has_quota):
+            raise SimulationError(f"{query.query_id} requires a first tick from {earliest} to {latest}; got {tick}")
+
+    def _kept_from(self, stream: str, begin: BeginAt) -> int:
+        """A tick from which on a query that asks to begin so can have all of a stream."""
+        data = self.scenario.data(stream)
+        if begin is BeginAt.NOW:
+            return self._nodes[data.site].site.streams[stream].frontier
+        if data.keep_whole and begin is not BeginAt.DEFAULT:
+            return TICK_MIN
+        return self._retained_from(stream)
 
     def _retained_from(self, stream: str) -> int:
         """A tick from which on the stream has what it retains, if it retains all it should."""
@@ -427,7 +644,7 @@ class World:
 
     def _dial(self, pair: tuple[str, str]) -> None:
         fault = self._faults_now.get(pair)
-        if fault is not None and not fault.silent:
+        if (fault is not None and not fault.silent) or self._down & set(pair):
             self._at(200_000, lambda: self._dial(pair))
             return
         self._connection_count += 1
@@ -508,71 +725,128 @@ class World:
     # -- effects ------------------------------------------------------------------------------
 
     def _give(self, site: str, inputs: list[Input]) -> None:
-        if not isinstance(inputs[0], TimePassed):
+        if not isinstance(inputs[0], TimePassed) and site not in self._down:
             self._tell(f"{site} <- {_brief(inputs[0])}")
         for item in inputs:
             if isinstance(item, ProbeFinished):
                 self.invariants.answered(site, item.op_id)
-        self._perform(site, self._nodes[site].handle(inputs, self.now_us))
+        if site in self._down:
+            return
+        outputs = self._nodes[site].handle(inputs, self.now_us)
+        for output in outputs:
+            if isinstance(output, TrimLog):
+                self.invariants.trimmed(site, output.stream, output.tick)
+        self._barriers[site].put(outputs)
+        self._finish_turn(site)
         self._sharing.note(self._nodes[site].site, self.mail.sent)
         if isinstance(inputs[0], FrameArrived):
             self.copies.check(site, self._nodes[site].site, self._engines[site])
             self.invariants.after(site)
 
-    def _perform(self, site: str, outputs: Iterable[Output]) -> None:  # noqa: C901
-        ops: list[RunOp] = []
-        logging: list[LogEffect] = []
-        for output in outputs:
-            match output:
-                case SendFrame():
-                    self._carry(site, output)
-                case CloseConnection():
-                    pair = (min(site, output.peer), max(site, output.peer))
-                    self._tell(f"{site} closes {output.peer}: {output.reason}")
-                    if self._connections.get(pair) == output.connection:
-                        self._break(pair, output.reason)
-                case ReadSource():
-                    self._read(site, output.stream)
-                case RunOp():
-                    ops.append(output)
-                case AppendBatch() | ReadLog() | TrimLog():
-                    logging.append(output)
-                    if isinstance(output, TrimLog):
-                        self.invariants.trimmed(site, output.stream, output.tick)
-                case StoreRows():
-                    self._store(site, output)
-                case SetAside():
-                    self._aside[output.stream] = self._aside.get(output.stream, 0) + output.rows.num_rows
-                case ReportQuery():
-                    self._tell(f"{site} reports {output.query_id} {output.state} {output.reason}")
-                    self._reported(site, output)
-                case NoteIgnored():
-                    self._count(output.reason)
-                case BlamePeer():
-                    raise SimulationError(f"{site} blames {output.peer}: {output.reason}")
+    def _do(self, site: str, output: Output) -> None:
+        """An effect, and the steps before and after it."""
+        names = self._names_of(site, output)
+        self.crashes.step(site, *(f"before {name}" for name in names))
+        self._perform(site, output)
+        self.crashes.step(site, *(f"after {name}" for name in names))
+
+    def _names_of(self, site: str, output: Output) -> Sequence[str]:
+        match output:
+            case SendFrame():
+                inside = self._frames[site].of(output)
+                for message in inside:
+                    self.durability.leaves(site, message)
+                return list(dict.fromkeys(f"send {name_of(one)}" for one in inside))
+            case NoteIgnored() | BlamePeer() | RememberLife():
+                return ()
+        return (type(output).__name__,)
+
+    def _perform(self, site: str, output: Output) -> None:  # noqa: C901
+        match output:
+            case SendFrame():
+                self._carry(site, output)
+            case CloseConnection():
+                pair = (min(site, output.peer), max(site, output.peer))
+                self._tell(f"{site} closes {output.peer}: {output.reason}")
+                if self._connections.get(pair) == output.connection:
+                    self._break(pair, output.reason)
+            case RememberLife():
+                self._remember(site, output)
+            case ReadSource():
+                self.invariants.reading(site)
+                self._read(site, output.stream)
+            case RunOp():
+                self._ops.append(output)
+            case AppendBatch() | ReadLog() | TrimLog():
+                self._logging.append(output)
+            case StoreRows():
+                self._stores.append(output)
+            case SetAside():
+                assert output.positions is not None
+                rows = {Position(*map(int, position)) for position in output.positions}
+                self._aside.setdefault(output.stream, set()).update(rows)
+            case ReportQuery():
+                self._tell(f"{site} reports {output.query_id} {output.state} {output.reason}")
+                self._store(site)
+                self._reported(site, output)
+            case NoteIgnored():
+                self._count(output.reason)
+            case BlamePeer():
+                raise SimulationError(f"{site} blames {output.peer}: {output.reason}")
+
+    def _finish_turn(self, site: str) -> None:
+        """What was asked of the engine and of the logs in a turn is done together."""
+        ops, self._ops, logging, self._logging = self._ops, [], self._logging, []
         self._run_ops(site, ops)
+        self._store(site)
         if logging:
             self._run_log(site, logging)
 
     def _run_log(self, site: str, effects: list[LogEffect]) -> None:
         """The storage is slow at times, but it does one thing after the other."""
-        done = max(self.now_us + self._delay(), self._log_us[site])
+        done = max(self.now_us + self._disk_us(), self._log_us[site])
         self._log_us[site] = done
-        life = self._lives[site]
+        self._later_do(site, done - self.now_us, lambda: self._log_done(site, effects))
 
-        def run() -> None:
-            if self._lives[site] != life:
-                return
+    def _log_done(self, site: str, effects: list[LogEffect]) -> None:
+        if any(isinstance(effect, AppendBatch) for effect in effects) and self.scenario.disk:
+            self._tear(site, "torn batch", [self._disks[effect.stream] for effect in effects])
+        try:
             events = self._logs[site].run(effects)
-            for event in events:
-                if isinstance(event, BatchLogged):
-                    self._durable[event.stream] = event.frontier
-                    self.invariants.logged(event.stream, event.frontier)
-            if events:
-                self._give(site, list[Input](events))
-                self.invariants.fed(site)
+        except PowerLostError:
+            events = []
+            self.crashes.step(site, "torn batch")
+        for event in events:
+            if isinstance(event, BatchLogged):
+                self._durable[event.stream] = event.frontier
+                self.invariants.logged(event.stream, event.frontier)
+                self.crashes.step(site, "durable batch")
+            elif isinstance(event, LogRead):
+                self.crashes.step(site, "log read")
+        if any(isinstance(effect, TrimLog) for effect in effects):
+            self.crashes.step(site, "trimmed log")
+        if events:
+            self._give(site, list[Input](events))
+            self.invariants.fed(site)
+            self._check_sizes(site)
 
-        self._at(done - self.now_us, run)
+    def _tear(self, site: str, kind: str, disks: list[SimulatedDisk]) -> None:
+        """Power is lost after the next operation of these disks, if the site dies so now."""
+        if self.crashes.is_due(site, kind):
+            for disk in disks:
+                disk.operations_left = 1
+        else:
+            self.crashes.step(site, kind)
+
+    def _disk_us(self) -> int:
+        return self._delay() + self.scenario.sync_us
+
+    def _check_sizes(self, site: str) -> None:
+        """What a site takes its logs to hold is what is there, in this life and in those before."""
+        for name, stream in self._nodes[site].site.streams.items():
+            there = sum(self._logs[site]._logs[name].sizes_from(stream.log_begin)) if stream._log else 0
+            if stream.logged_bytes != there:
+                raise SimulationError(f"{site} takes the log of {name} for {stream.logged_bytes} bytes; it has {there}")
 
     def _read(self, site: str, stream: str) -> None:
         source, tau_us = self._sources[stream], 1_000 * self.scenario.tau_ms
@@ -580,22 +854,19 @@ class World:
         self._call_queries()
         if self.scenario.live:
             delay = tau_us - (self.now_us - START_US) % tau_us
-            self._later(site, delay, lambda: source.read_live((self.now_us - START_US) // 1_000))
+            self._later_do(site, delay, lambda: self._give(site, [source.read_live((self.now_us - START_US) // 1_000)]))
         else:
-            self._answer(site, tau_us if self.scenario.paced else self._delay(), source.read(self._rng))
+            answer = partial(self._give_after, site, "source read", source.read(self._rng))
+            self._later_do(site, tau_us if self.scenario.paced else self._delay(), answer)
 
-    def _answer(self, site: str, delay_us: int, answer: Input) -> None:
-        """What a site asked for, unless it has died meanwhile."""
-        self._later(site, delay_us, lambda: answer)
+    def _give_after(self, site: str, step: str, answer: Input) -> None:
+        self.crashes.step(site, step)
+        self._give(site, [answer])
 
-    def _later(self, site: str, delay_us: int, answer: Callable[[], Input]) -> None:
+    def _later_do(self, site: str, delay_us: int, action: Callable[[], None]) -> None:
+        """Unless the site has died meanwhile."""
         life = self._lives[site]
-
-        def give() -> None:
-            if self._lives[site] == life:
-                self._give(site, [answer()])
-
-        self._at(delay_us, give)
+        self._at(delay_us, lambda: action() if self._lives[site] == life else None)
 
     def _run_ops(self, site: str, effects: list[RunOp]) -> None:
         """All of a turn together, as the daemon does; what an engine answers it answers in order."""
@@ -608,16 +879,85 @@ class World:
                 answered = max(self.now_us + self._delay(), self._engine_us.get(site, 0))
                 self._engine_us[site] = answered
                 self.invariants.asked(site, effect.op_id)
-                self._answer(site, answered - self.now_us, ProbeFinished(effect.op_id, outcome))
+                answer = partial(self._give_after, site, "engine answered", ProbeFinished(effect.op_id, outcome))
+                self._later_do(site, answered - self.now_us, answer)
 
-    def _store(self, site: str, effect: StoreRows) -> None:
-        query, walk = self._query(effect.query_id), (effect.head, effect.span.first)
+    # -- rows at home -------------------------------------------------------------------------
+
+    def _store(self, site: str) -> None:
+        """What a turn has of a query is stored together."""
+        stores, self._stores = self._stores, []
+        for query_id in dict.fromkeys(effect.query_id for effect in stores):
+            self._rows[query_id].write([effect for effect in stores if effect.query_id == query_id])
+            self._later_do(site, self._disk_us(), partial(self._rows_done, site, query_id))
+
+    def _rows_done(self, site: str, query_id: str) -> None:
+        """The disk is through with all rows of a query that were handed over."""
+        rows = self._rows[query_id]
+        if not rows.pending:
+            return
+        self._tear(site, "torn rows", [rows.disk])
+        try:
+            walks = rows.sync()
+        except PowerLostError:
+            walks = []
+            self.crashes.step(site, "torn rows")
+        for walk in walks:
+            self._keep_rows(walk)
+        self.crashes.step(site, "durable rows")
+        self._give(site, [RowsStored(query_id, walk.head, walk.span) for walk in walks])
+
+    def _keep_rows(self, effect: StoreRows) -> None:
+        query, walk = self._query(effect.query_id), (effect.head, effect.span)
         if walk in query.stored:
             raise SimulationError(f"walk {walk} of {effect.query_id} is stored twice")
-        query.stored.add(walk)
+        query.stored.append(walk)
         self.invariants.stored(effect)
         query.batches.append(effect.rows)
-        self._answer(site, self._delay(), RowsStored(effect.query_id, effect.head, effect.span))
+
+    def _find_rows(self, query: Delivered, rows: HomeRows) -> None:
+        """What a crash left: every walk that was durable, and of those that were handed over some first ones."""
+        handed, found = rows.crash()
+        known, there = len(query.stored), rows.spans
+        wanted = [*query.stored, *((walk.head, walk.span) for walk in handed)]
+        if found.damage or len(there) < known or there != wanted[: len(there)]:
+            raise SimulationError(f"{query.query_id} stored {wanted}, {known} for good; found {there} {found.damage}")
+        for walk in handed[: len(there) - known]:
+            self._keep_rows(walk)
+
+    # -- records ------------------------------------------------------------------------------
+
+    def _write(self, site: str, effect: WriteRecords) -> None:
+        """The disk takes its time, and takes what was handed over meanwhile together."""
+        names = [_record_name(change) for change in effect.changes]
+        self.crashes.step(site, *(f"before {name}" for name in names))
+        self._records[site].write(effect.changes)
+        self.crashes.step(site, *(f"after {name}" for name in names))
+        if self._records[site].pending == 1:
+            self._later_do(site, self._disk_us(), lambda: self._written(site))
+
+    def _written(self, site: str) -> None:
+        groups = self._records[site].sync()
+        for changes in groups:
+            self.durability.durable(site, changes)
+        names = dict.fromkeys(_record_name(change) for changes in groups for change in changes)
+        self.crashes.step(site, *(f"durable {name}" for name in names))
+        self._barriers[site].written(len(groups))
+        self._finish_turn(site)
+
+    def _noted(self, records: WriteRecords) -> None:
+        for query_id, done in done_in(records.changes):
+            self._rows[query_id].spool.done(done)
+
+    def _remember(self, site: str, effect: RememberLife) -> None:
+        def remembered() -> None:
+            change = Put(PEER_LIFE, effect.peer, f"{effect.met.life} {effect.met.folder}".encode())
+            self._records[site].put(change)
+            self.durability.durable(site, [change])
+            self.crashes.step(site, "durable life of a peer")
+            self._give(site, [LifeRemembered(effect.peer, effect.met)])
+
+        self._later_do(site, self._disk_us(), remembered)
 
     def walks(self) -> list[str]:
         """Every walk under way, and what it waits for."""
@@ -625,11 +965,19 @@ class World:
 
     # -- the story ----------------------------------------------------------------------------
 
-    def _count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
+    def _count(self, what: str, happened: bool = True) -> None:
+        self.counts[what] = self.counts.get(what, 0) + happened
 
     def _tell(self, line: str) -> None:
         self.story.append(f"{(self.now_us - START_US) / 1e6:12.6f}  {line}")
+
+
+def _record_name(change: RecordChange) -> str:
+    return f"{'keep' if isinstance(change, Put) else 'remove'} {change.kind}"
+
+
+def _is_busy(site: Site) -> bool:
+    return bool(site.runs or site.arrangements.in_use or site.pins)
 
 
 def _brief(item: Input) -> str:

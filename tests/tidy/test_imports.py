@@ -49,6 +49,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("node/storage/disk_log.py", "import node.io.clock", "The storage knows"),
         ("node/storage/segment.py", "import node.storage.folder", "only through a disk"),
         ("node/storage/record.py", "import os", "only through a disk"),
+        ("node/io/results/row_files.py", "import pathlib", "only through a disk"),
         ("node/core/queries/sink.py", "import node.core.links.link", "Stages do not know each other"),
         ("node/io/runner.py", "import node.rpc.link_pb2", "see protobuf"),
         ("netsim/state.py", "import spark_jobs.java", "Packages only look down"),

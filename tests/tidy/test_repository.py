@@ -19,9 +19,9 @@ PACKAGES = ["node", "planner", "spark_jobs", "netsim", "cli"]
 def test_generated_code_is_current(tmp_path: Path) -> None:
     plugin = Path(sys.executable).with_name("protoc-gen-mypy_grpc")
     protoc = [sys.executable, "-m", "grpc_tools.protoc", "-I", "proto", f"--plugin=protoc-gen-mypy_grpc={plugin}"]
-    link, control = "proto/node/rpc/link.proto", "proto/node/rpc/control.proto"
+    control, *others = (f"proto/node/rpc/{name}.proto" for name in ("control", "link", "records"))
     for arguments in (
-        [f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", link, control],
+        [f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", control, *others],
         [f"--grpc_python_out={tmp_path}", f"--mypy_grpc_out={tmp_path}", control],
     ):
         subprocess.run([*protoc, *arguments], cwd=ROOT, check=True)

@@ -31,4 +31,4 @@ def test_a_copy_that_a_new_life_opens_is_expected() -> None:
         faults=(Fault(88_518, 5_000_000, ("ash", "cam"), False), Fault(1_555_283, 5_000_000, ("ash", "bow"), False)),
     )
     queries = tuple(replace(query, after_reads=27) for query in scenario.queries)
-    check(replace(scenario, queries=queries, restart=Restart(2_384_365, "ash")))
+    check(replace(scenario, queries=queries, restarts=(Restart(2_384_365, "ash", fresh=True),)))

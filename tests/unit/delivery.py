@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,15 +32,20 @@ NAMES = tuple(SCHEMA.names)
 class Site:
     """All of a daemon that gives rows by number."""
 
-    def __init__(self, folder: Path, keep: bool) -> None:
+    def __init__(self, folder: Path, keep: bool, port: int = 0) -> None:
+        """One that was closed goes on with the same folder, and at the same port if that is wanted."""
+        self._wanted = port
         self.loop = asyncio.new_event_loop()
         self.events: list[Any] = []
         self.files = FileThread(self.loop)
         self.files.start()
-        self.queries = Queries("cam", folder, self.files)
-        self.query = self.queries.new(Planned(PLAN), keep)
+        self.queries = Queries("cam", folder, self.files, durable=True)
+        self.queries.recover()
+        known = [*self.queries.by_id.values()]
+        self.query = known[0] if known else self.queries.new(Planned(PLAN), keep)
         runner = SimpleNamespace(
-            put=self.events.extend, stack=SimpleNamespace(site=SimpleNamespace(name="cam", homes={}))
+            put=self.events.extend,
+            stack=SimpleNamespace(site=SimpleNamespace(name="cam", homes={}), links={}, tau_ms=100),
         )
         nothing = cast("Any", None)
         self._control = Control(cast("Any", runner), nothing, nothing, nothing, self.queries, nothing, lambda: None)
@@ -47,20 +53,27 @@ class Site:
         self._thread = threading.Thread(target=self.loop.run_until_complete, args=(self._serve(),))
         self._thread.start()
         self._ready.wait()
-        self.address = f"127.0.0.1:{self._port}"
+        self.address = f"127.0.0.1:{self._bound}"
         self.client = Client("cam", self.address)
 
     async def _serve(self) -> None:
         server = grpc.aio.server(options=SERVER_OPTIONS)
         add_ControlServicer_to_server(self._control, server)
-        self._port = server.add_insecure_port("127.0.0.1:0")
+        self._bound = server.add_insecure_port(f"127.0.0.1:{self._wanted}")
         self._ending = asyncio.Event()
+        await self.queries.begin(self.query)
         await server.start()
         self._ready.set()
         await self._ending.wait()
-        await server.stop(0)
+        await self._control.leave()
+        await server.stop(0.1)
+
+    @property
+    def port(self) -> int:
+        return self._bound
 
     def close(self) -> None:
+        """As a daemon that is stopped: what is durable stays."""
         self.client.close()
         self.do(self._ending.set)
         self._thread.join()
@@ -79,7 +92,12 @@ class Site:
     def store(self, first: int, count: int) -> None:
         effect = StoreRows(self.query.query_id, "a", Span(first, first + count), 0, rows_of(first, count))
         stored = threading.Event()
-        self.do(lambda: self.queries.store([effect], lambda: 0, lambda _: stored.set()))
+
+        def deliver(events: Sequence[Any]) -> None:
+            self.events.extend(events)
+            stored.set()
+
+        self.do(lambda: self.queries.store([effect], lambda: 0, deliver))
         stored.wait()
 
     def settle(self) -> None:
@@ -90,6 +108,8 @@ class Site:
 
     def end(self, state: QueryState, reason: str = "") -> None:
         self.do(lambda: self.queries.report(self.query.query_id, state, reason))
+        while self.query.state is not state:
+            time.sleep(0.005)
 
     def read(self, first: int, end: int, *columns: str) -> list[int]:
         found = self.client.rows(self.query.query_id, self.query.run, first, end, columns or NAMES)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
+from node.storage.disk_log import DiskLog
+from node.storage.folder import Folder
 from node.storage.stream_log import StreamLog
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -60,3 +66,13 @@ def same(found: Sequence[Batch], expected: Sequence[Batch]) -> bool:
         and np.array_equal(one.ts, other.ts)
         for one, other in zip(found, expected, strict=True)
     )
+
+
+def logged_column(folder: Path, column: str) -> list[Any]:
+    """A column of all that the log in a folder has, in its order; the folder is not touched."""
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        log = DiskLog(Folder(Path(copy)))
+        extent = log.recover().extent
+        found = [] if extent is None else read_all(log, extent.begin)
+        return [value for one in found for value in one.rows.column(column).to_pylist()]

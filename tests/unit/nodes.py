@@ -11,6 +11,7 @@ from node.core.events import Event, ProbeFinished, QueryIssued, RowsArrived, Row
 from node.core.limits import Limits
 from node.core.links.link_frames import Frame
 from node.core.links.link_states import LinkState
+from node.core.query_records import Recovered
 from node.core.streams.stream import LocalStream
 from node.stack import (
     CloseConnection,
@@ -50,10 +51,10 @@ class Nodes:
         #: A copy of each direction's reader, to look at what is on the wire.
         self.readers = {site: FrameReader() for site in STREAMS}
 
-    def new(self, site: str, life: int, cluster: str = "c") -> Stack:
+    def new(self, site: str, life: int, cluster: str = "c", recovered: Recovered | None = None) -> Stack:
         streams = [LocalStream(STREAMS[site])]
         self.logs[site] = StreamLogs({STREAMS[site].name: MemoryLog()})
-        return Stack(cluster, site, [PEER[site]], TAU_MS, life, streams, self.limits)
+        return Stack(cluster, site, [PEER[site]], TAU_MS, life, streams, self.limits, recovered=recovered)
 
     def give(self, site: str, *inputs: Input) -> list[Output]:
         outputs = self.stacks[site].handle(inputs, self.now_us)

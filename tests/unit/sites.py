@@ -13,10 +13,12 @@ from node.core.effects import (
     BlamePeer,
     Effect,
     IgnoreReason,
+    KeepRecord,
     NoteIgnored,
     QueryState,
     ReadLog,
     ReadSource,
+    RemoveRecord,
     ReportQuery,
     RunOp,
     Send,
@@ -31,17 +33,24 @@ from node.core.events import (
     Event,
     MessageReceived,
     PeerGreeted,
+    PeerStateLost,
     ProbeFinished,
     QueryIssued,
     RowsArrived,
     RowsStored,
+    SiteStarted,
 )
 from node.core.limits import Limits
 from node.core.links.messages import Message
+from node.core.query_records import KINDS, DoneRecord, HomeRecord, PinRecord, Record, RecordKind, Recovered
 from node.core.site import Site
+from node.core.streams.log_extent import LogExtent, LoggedBatch
+from node.core.streams.position import Position
 from node.core.streams.stream import LocalStream
+from node.core.streams.ticks import TICK_MIN, Span
 from node.storage.memory_log import MemoryLog
 from node.storage.stream_logs import StreamLogs
+from planner.model.beginning import DEFAULT_BEGINNING, Beginning
 from planner.model.plans import forced_plan
 from planner.model.query import FRONTIER_POLICY, Algorithm, Plan, Policy, StreamInfo
 from planner.model.time_unit import TimeUnit
@@ -53,6 +62,7 @@ SCHEMA = pa.schema([("ts", pa.int64()), ("key", pa.int64()), ("n", pa.int64())])
 TAU_MS = 10
 WINDOW_MS = 30
 AnyOp = TypeVar("AnyOp", bound=Op)
+RESTARTED = "the daemon was restarted"
 TIME_WINDOW: Window = ("range", WINDOW_MS * 1000)
 
 
@@ -90,6 +100,7 @@ class Cluster:
         policy: Policy = FRONTIER_POLICY,
         engine: Callable[[], Engine] = ReferenceEngine,
         retain_ms: tuple[int, int] = (0, 0),
+        keep_whole: bool = False,
     ) -> None:
         # Without a word about it, all news is told in the turn in which it comes up.
         self.limits = limits or Limits(news_us=0)
@@ -99,6 +110,7 @@ class Cluster:
         self.sites: dict[str, Site] = {}
         self.engines: dict[str, Any] = {name: engine() for name in ("ash", "bow", "cam")}
         self.retain_ms = dict(zip(self.infos, retain_ms, strict=True))
+        self.keep_whole = keep_whole
         self.now_us = 1_000
         #: On its way from one site to another, in order.
         self.mail: dict[tuple[str, str], deque[Message]] = defaultdict(deque)
@@ -110,6 +122,13 @@ class Cluster:
         self.hold_logs = False
         self.log_news: dict[str, deque[Event]] = defaultdict(deque)
         self.trims: list[TrimLog] = []
+        #: What each site keeps of queries over a crash.
+        self.records: dict[str, dict[tuple[RecordKind, str], Record]] = defaultdict(dict)
+        #: The walks whose rows a sink has, by query; while ``hold_stores``, what it is told to store waits.
+        self.walks: dict[str, list[tuple[str, Span]]] = defaultdict(list)
+        self.hold_stores = False
+        self.storing: dict[str, deque[StoreRows]] = defaultdict(deque)
+        self.lives: dict[str, int] = defaultdict(int)
         self.stored: dict[str, list[pa.RecordBatch]] = defaultdict(list)
         self.states: list[tuple[str, QueryState, str]] = []
         self.ignored: list[IgnoreReason] = []
@@ -121,31 +140,110 @@ class Cluster:
         self.open_tables: dict[str, list[str]] = defaultdict(list)
         #: Every row that arrived, by stream: what the oracle is asked about.
         self.rows: dict[str, list[pa.RecordBatch]] = {"l": [], "r": []}
+        #: By stream, its log, which outlives its site; and the rows that are read again after a restart.
+        self.stream_logs = {name: MemoryLog() for name in self.infos}
+        self.read_again: dict[str, pa.RecordBatch] = {}
         self.logs: dict[str, StreamLogs] = {}
         self._engine = engine
         for name in self.engines:
-            self._new_site(name, [stream for stream in self.infos.values() if stream.site == name])
+            self._new_site(name)
         for name in self.sites:
-            for peer in self.sites:
-                theirs = tuple(stream for stream in self.infos.values() if stream.site == peer)
-                if peer != name:
-                    self.give(name, PeerGreeted(peer, theirs))
+            self._meet_all(name)
 
-    def _new_site(self, name: str, streams: Sequence[StreamInfo]) -> None:
-        own = [LocalStream(stream, retain_ms=self.retain_ms[stream.name]) for stream in streams]
-        self.sites[name] = Site(name, TAU_MS, own, self.limits)
-        self.logs[name] = StreamLogs({stream.name: MemoryLog() for stream in streams})
+    def _new_site(self, name: str) -> None:
+        streams = [stream for stream in self.infos.values() if stream.site == name]
+        own = [
+            LocalStream(
+                stream,
+                retain_ms=self.retain_ms[stream.name],
+                logged=self.extent(stream.name),
+                keep_whole=self.keep_whole,
+            )
+            for stream in streams
+        ]
+        self.lives[name] += 1
+        self.sites[name] = Site(name, TAU_MS, own, self.limits, self.lives[name], self._recovered(name))
+        self.logs[name] = StreamLogs({stream.name: self.stream_logs[stream.name] for stream in streams})
 
-    def restart(self, name: str) -> None:
-        """A site begins anew, without its streams; what was under way from it and to it is lost."""
-        self._new_site(name, [])
+    def _meet_all(self, name: str) -> None:
+        for peer in self.sites:
+            theirs = tuple(stream for stream in self.infos.values() if stream.site == peer)
+            if peer != name:
+                self.give(name, PeerGreeted(peer, theirs))
+
+    def extent(self, stream: str) -> LogExtent | None:
+        """What the log of a stream holds, for a site that starts."""
+        batches = self.stream_logs[stream]._batches
+        if not batches:
+            return None
+        sizes = self.stream_logs[stream].sizes_from(TICK_MIN)
+        logged = tuple(
+            LoggedBatch(one.span.first, one.span.end, one.rows.num_rows, nbytes)
+            for one, nbytes in zip(batches, sizes, strict=True)
+        )
+        last = batches[-1]
+        return LogExtent(logged, last.first + last.rows.num_rows, last.newest, last.place)
+
+    def _recovered(self, name: str) -> Recovered:
+        records = self.records[name].values()
+        homes = tuple(record for record in records if isinstance(record, HomeRecord))
+        return Recovered(
+            homes,
+            tuple(record for record in records if isinstance(record, DoneRecord)),
+            tuple(record for record in records if isinstance(record, PinRecord)),
+            {home.query_id: tuple(self.walks[home.query_id]) for home in homes},
+        )
+
+    # -- crashes ------------------------------------------------------------------------------
+
+    def restart(self, *names: str) -> None:
+        """Sites die and are started again: what they kept is there, all else is gone, as is what was under way.
+
+        Those that did not die notice. Everything that follows from it is under way.
+        """
+        for name in names:
+            self._kill(name)
+            self._new_site(name)
+        for name in names:
+            self._meet_all(name)
+            self.give(name, SiteStarted())
+        for other in self.sites:
+            for name in names:
+                if other not in names:
+                    self.give(other, PeerStateLost(name, RESTARTED))
+
+    def _kill(self, name: str) -> None:
         self.engines[name] = self._engine()
-        self.open_tables[name].clear()
-        self.answers[name].clear()
-        self.log_news[name].clear()
+        for held in (self.open_tables, self.answers, self.log_news, self.storing):
+            held[name].clear()
         for pair in self.mail:
             if name in pair:
                 self.mail[pair].clear()
+        for stream in self.infos.values():
+            if stream.site == name:
+                self._read_again(stream.name)
+
+    def _read_again(self, stream: str) -> None:
+        """The next read of a source brings first what was not sealed."""
+        extent, rows = self.extent(stream), pa.Table.from_batches(self.rows[stream], schema=SCHEMA).combine_chunks()
+        place = None if extent is None else extent.place
+        (whole,) = rows.to_batches() or [rows_of([])]
+        self.read_again[stream] = whole if place is None else whole.slice(place.resume.row)
+        self.reads.pop(stream, None)
+
+    def lose_session(self, one: str, other: str, reason: str = "junk") -> None:
+        """A link begins anew and what was under way is lost; no site died. Both notice, ``one`` first."""
+        self.mail[one, other].clear()
+        self.mail[other, one].clear()
+        self.give(one, PeerStateLost(other, reason))
+        self.give(other, PeerStateLost(one, reason))
+
+    def empty_disk(self, name: str) -> None:
+        """All that a site kept is gone; it does not know that before it is started again."""
+        self.records[name].clear()
+        for stream in self.infos.values():
+            if stream.site == name:
+                self.stream_logs[stream.name] = MemoryLog()
 
     # -- what happens -------------------------------------------------------------------------
 
@@ -158,7 +256,7 @@ class Cluster:
         for answer in answers:
             self.give(site, answer)
 
-    def _perform(self, site: str, effect: Effect) -> list[Event]:
+    def _perform(self, site: str, effect: Effect) -> list[Event]:  # noqa: C901 - a flat table reads best
         match effect:
             case Send():
                 self.mail[site, effect.peer].append(effect.message)
@@ -167,9 +265,14 @@ class Cluster:
                 self.reads[effect.stream] = effect.origin_ms
             case AppendBatch() | ReadLog() | TrimLog():
                 return self._log(site, effect)
+            case StoreRows() if self.hold_stores:
+                self.storing[site].append(effect)
             case StoreRows():
-                self.stored[effect.query_id].append(effect.rows)
-                return [RowsStored(effect.query_id, effect.head, effect.span)]
+                return self._store(effect)
+            case KeepRecord():
+                self.records[site][KINDS[type(effect.record)], effect.record.query_id] = effect.record
+            case RemoveRecord():
+                self.records[site].pop((effect.kind, effect.query_id), None)
             case ReportQuery():
                 self.states.append((effect.query_id, effect.state, effect.reason))
             case NoteIgnored():
@@ -179,6 +282,20 @@ class Cluster:
             case SetAside():
                 self.aside.append(effect)
         return []
+
+    def _store(self, effect: StoreRows) -> list[Event]:
+        walk = effect.head, effect.span
+        assert walk not in self.walks[effect.query_id], "a walk is stored twice"
+        self.walks[effect.query_id].append(walk)
+        self.stored[effect.query_id].append(effect.rows)
+        return [RowsStored(effect.query_id, effect.head, effect.span)]
+
+    def finish_store(self, site: str, place: int = 0) -> None:
+        """One of the walks that a sink is storing is stored, and the sink hears of it."""
+        effect = self.storing[site][place]
+        del self.storing[site][place]
+        for event in self._store(effect):
+            self.give(site, event)
 
     def _log(self, site: str, effect: AppendBatch | ReadLog | TrimLog) -> list[Event]:
         if isinstance(effect, TrimLog):
@@ -210,9 +327,15 @@ class Cluster:
             elif isinstance(effect.op, CloseTable):
                 self.open_tables[site].remove(effect.op.table)
 
-    def issue(self, sink: str, algorithm: Algorithm = Algorithm.SP_D, query_id: str = "q1") -> Plan:
+    def issue(
+        self,
+        sink: str,
+        algorithm: Algorithm = Algorithm.SP_D,
+        query_id: str = "q1",
+        beginning: Beginning = DEFAULT_BEGINNING,
+    ) -> Plan:
         plan = self.plan(sink, algorithm)
-        self.give(sink, QueryIssued(query_id, plan))
+        self.give(sink, QueryIssued(query_id, plan, beginning))
         return plan
 
     def plan(self, sink: str, algorithm: Algorithm = Algorithm.SP_D) -> Plan:
@@ -284,9 +407,15 @@ class Cluster:
     ) -> None:
         """A source answers the read it was asked for; every row has ``key``, or each its own of ``keys``."""
         del self.reads[stream]
-        rows = rows_of(ts, sum(batch.num_rows for batch in self.rows[stream]), key, keys)
+        count = sum(batch.num_rows for batch in self.rows[stream])
+        rows = rows_of(ts, count, key, keys)
         self.rows[stream].append(rows)
-        self.give(self.infos[stream].site, RowsArrived(stream, rows, rows.column("ts"), watermark, ended))
+        again = self.read_again.pop(stream, rows_of([]))
+        start, end = Position(0, count - again.num_rows), Position(0, count + rows.num_rows)
+        rows = pa.Table.from_batches([again, rows]).combine_chunks().to_batches()[0] if again.num_rows else rows
+        self.give(
+            self.infos[stream].site, RowsArrived(stream, rows, rows.column("ts"), watermark, ended, None, start, end)
+        )
 
     # -- what is seen -------------------------------------------------------------------------
 
@@ -340,4 +469,5 @@ class Cluster:
             found += [f"{name} waits: {waiting}" for waiting in site.waiting()]
             found += [f"{name} asks {op_id}" for op_id in site.asking]
             found += [f"{name} arrangements"] * site.arrangements.in_use
+            found += [f"{name} pins {query_id}" for query_id in site.pins]
         return found

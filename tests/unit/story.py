@@ -106,7 +106,7 @@ class StoryWorld(World):
                     self.sent.append((now_ms, site, effect.peer, effect.message))
             for run in inner.runs.values():
                 backlog = tuple(len(backlog.batches) for backlog in run.backlogs.values())
-                kept_from = tuple(table.pinned_ts() for table in inner.arrangements.local.all)
+                kept_from = tuple(run.pins.values())
                 self.kept.append(Kept(now_ms, site, backlog, kept_from))
             return effects
 

@@ -11,7 +11,7 @@ from node.core.arrangements.copies.copy import HeldCopy, OwnedCopy
 from node.core.arrangements.copies.full_copy import FullHolder
 from node.core.arrangements.copies.held_copies import HeldCopies
 from node.core.arrangements.copies.key_copy import KeysHolder
-from node.core.arrangements.copies.mixed_copy import MixedHolder, MixedOwner
+from node.core.arrangements.copies.mixed_copy import MixedHolder, MixedOwner, Sought
 from node.core.arrangements.copies.owned_copies import OwnedCopies
 from node.core.arrangements.copies.reduced_copy import ReducedHolder, ReducedOwner
 from node.core.arrangements.fed import Fed
@@ -54,6 +54,7 @@ class Arrangements:
         self._streams = streams
         self._work = work
         self._outbox = outbox
+        self._limits = limits
         self.readers = LogReaders(outbox)
         self.local = LocalTables(streams, work, self.readers)
         self.held = HeldCopies(work, outbox)
@@ -61,14 +62,39 @@ class Arrangements:
         self.catch_up = CatchUp(streams, self.readers, self.owned, outbox, limits)
         #: What may have something to forget.
         self._dirty: dict[Leased | OwnedCopy, None] = {}
-        self._trimmable: dict[str, None] = {}
+        #: At first all: logs may be full of what nobody needs in this life, and nothing would be read that cuts them.
+        self._trimmable: dict[str, None] = dict.fromkeys(streams)
+        #: What was fetched from M and cannot be found yet.
+        self._unsearched: list[tuple[MixedOwner, Sought | None, int]] = []
+        #: By query and stream: what the stream's log must have is from this event time on.
+        self._pins: dict[str, dict[str, int]] = {}
 
     @property
     def in_use(self) -> bool:
         """Whether anything is kept for anybody."""
         return bool(self.local.all or len(self.held) or len(self.owned) or self.owned.claims or self.readers.in_use)
 
+    # -- pins ---------------------------------------------------------------------------------
+
+    def pin(self, query_id: str, pins: Mapping[str, int]) -> None:
+        """Have logs keep what a query needs to begin again: by stream, from an event time on."""
+        self._pins[query_id] = dict(pins)
+        self._trimmable |= dict.fromkeys(pins)
+
+    def pinned(self, query_id: str, stream: str) -> int:
+        """The log of a stream has for a query what is from this event time on."""
+        return self._pins.get(query_id, {}).get(stream, TICK_MIN)
+
+    def unpin(self, query_id: str) -> None:
+        """A query is over."""
+        self._trimmable |= dict.fromkeys(self._pins.pop(query_id, {}))
+
     # -- leases -------------------------------------------------------------------------------
+
+    def unwish(self, query_id: str) -> None:
+        """A query that was to go on begins, or is over."""
+        self.local.unwish(query_id)
+        self.held.unwish(query_id)
 
     def release(self, stream: str, arrangement: Leased, lease: Lease) -> None:
         """A query lets go of something."""
@@ -113,11 +139,14 @@ class Arrangements:
 
     # -- copies that others hold --------------------------------------------------------------
 
-    def on_open(self, peer: str, message: OpenCopy) -> None:
-        """A holder opens a copy."""
-        copy = self.owned.open(peer, message)
-        # The query may be over here: others may use the copy already, so it is fed until its holder closes it.
-        self.owned.settle_claim(message.query_id, message.need, copy)
+    def on_open(self, peer: str, message: OpenCopy, is_current: bool = True) -> None:
+        """A holder opens a copy; not ``is_current``: for a query, or a generation of one, that is over here.
+
+        Others may use the copy already, so it is fed until its holder closes it.
+        """
+        copy = self.owned.open(peer, message, is_current)
+        if is_current:
+            self.owned.settle_claim(message.query_id, message.need, copy)
 
     def on_lease(self, peer: str, message: LeaseCopy) -> None:
         """A query uses a copy that is there."""
@@ -137,6 +166,8 @@ class Arrangements:
         copy = self.owned.close(peer, number)
         if copy is not None:
             self.catch_up.forget(copy)
+            # The log may have been read for it, and so kept, longer than its queries were there.
+            self._trimmable[copy.spec.stream] = None
 
     def on_fetch(self, peer: str, message: Fetch) -> None:
         """The holder of M wants all tuples of some keys."""
@@ -146,8 +177,23 @@ class Arrangements:
             return
         if not isinstance(copy, MixedOwner):
             raise PeerProtocolError(f"a fetch requires a mixed copy; got {message.copy} of {peer}")
-        find = copy.find(message)
-        fetch = copy.begin_fetch()
+        find, fetch = copy.find(message), copy.begin_fetch()
+        if self._is_searchable(copy):
+            self._search(copy, find, fetch)
+        else:
+            self._unsearched.append((copy, find, fetch))
+
+    def _is_searchable(self, copy: MixedOwner) -> bool:
+        """Whether all tuples that the holder was told of can be found, also those that only one of its queries sees.
+
+        A query that goes on gets its table with its start, and that may have to be filled from the log.
+        """
+        if any(lease.frozen for lease in copy.leases if lease.query_id in copy.resumed):
+            return False
+        tables = [table for table in self.local.of(copy.spec.stream) if table.frontier < copy.frontier]
+        return not any(lease.query_id in copy.resumed for table in tables for lease in table.leases)
+
+    def _search(self, copy: MixedOwner, find: Sought | None, fetch: int) -> None:
         table = self._searched(copy)
         if find is None or table is None:
             # None of its queries is here any more, and those who come later see only what is newer.
@@ -155,8 +201,19 @@ class Arrangements:
             return
         # What the table has forgotten none of its queries can see.
         low = max(find.low, table.kept_from)
-        op_id = self._work.ask(find.find_in(table.name, low), FetchAnswer(peer, message.copy, fetch))
+        op_id = self._work.ask(find.find_in(table.name, low), FetchAnswer(copy.peer, copy.number, fetch))
         table.hold(op_id, low)
+
+    def search_on(self) -> None:
+        """Look for what was fetched and could not be found yet."""
+        unsearched, self._unsearched = self._unsearched, []
+        for copy, find, fetch in unsearched:
+            if self.owned.get(copy.peer, copy.number) is not copy:
+                continue
+            if self._is_searchable(copy):
+                self._search(copy, find, fetch)
+            else:
+                self._unsearched.append((copy, find, fetch))
 
     def _searched(self, copy: MixedOwner) -> RowTable | None:
         """The table in which the tuples of a copy are found; None if nobody needs them any more.
@@ -251,11 +308,14 @@ class Arrangements:
             raise PeerProtocolError(f"{copy.progress.name} requires messages of {copy.spec.owner}; got one of {peer}")
         return copy
 
-    def peer_lost(self, peer: str) -> None:
-        """The other halves of copies at ``peer`` are gone."""
+    def holder_lost(self, peer: str) -> None:
+        """What a site held of ours is gone."""
         for owned in self.owned.all:
             if owned.peer == peer:
                 self._close(peer, owned.number)
+
+    def owner_lost(self, peer: str) -> None:
+        """The other halves of what we hold of a site are gone."""
         for copy in self.held.all:
             if copy.spec.owner == peer:
                 self.held.forget(copy)
@@ -280,27 +340,59 @@ class Arrangements:
         trimmable, self._trimmable = self._trimmable, {}
         for stream in trimmable:
             self._forget(stream)
+        if self.logs_full:
+            self._give_way()
 
     def _forget(self, name: str) -> None:
-        kept = self.local.lowest_kept(name)
-        if kept is not None:
-            for copy in self.owned.of(name):
-                if isinstance(copy, ReducedOwner):
-                    copy.forget_before(kept)
         stream = self._streams[name]
         tick = stream.trim(self._pinned_ts(stream))
         if tick is not None:
             self._outbox.do(TrimLog(name, tick))
+        kept = self.local.lowest_kept(name)
+        if kept is not None:
+            # A query that goes on may have a table again with what the log has.
+            kept = min(kept, stream.log_first)
+            for copy in self.owned.of(name):
+                if isinstance(copy, ReducedOwner):
+                    copy.forget_before(kept)
+
+    @property
+    def logged_bytes(self) -> int:
+        """What the logs of the site's streams hold."""
+        return sum(stream.logged_bytes for stream in self._streams.values())
+
+    @property
+    def logs_full(self) -> bool:
+        """Whether the logs hold as much as is allowed: no source is read then."""
+        return self.logged_bytes >= self._limits.log_bytes_max
+
+    def _give_way(self) -> None:
+        """Logs hold as much as is allowed: what is only retained goes, of the largest log first. What is pinned stays.
+
+        Somebody may need that for good, and then streams pause; but who comes later can begin later.
+        """
+        pinned = {name: self._pinned_ts(stream) for name, stream in self._streams.items()}
+        cut: dict[str, int] = {}
+        while self.logs_full:
+            giving = [
+                (stream.logged_bytes, name) for name, stream in self._streams.items() if stream.can_forget(pinned[name])
+            ]
+            if not giving:
+                break
+            _, largest = max(giving)
+            cut[largest] = self._streams[largest].forget_oldest()
+        for name, tick in cut.items():
+            self._outbox.do(TrimLog(name, tick))
 
     def _pinned_ts(self, stream: StreamState) -> int:
         """The stream's log must have what is from this event time on."""
+        name = stream.info.name
         pins = [TICK_END if stream.fed == TICK_END else stream.sealed_ts(stream.fed)]
-        pins += [table.pinned_ts() for table in self.local.of(stream.info.name)]
-        pins += [stream.sealed_ts(feed.frontier) for feed in self.readers.behind(stream.info.name)]
-        for claim in self.owned.claims:
-            if claim.stream == stream.info.name:
-                pins.append(TICK_MIN if claim.lease.frozen else claim.lease.first_ts)
-        return min(pins)
+        pins += [of_query[name] for of_query in self._pins.values() if name in of_query]
+        pins += [stream.sealed_ts(feed.frontier) for feed in self.readers.behind(name)]
+        # Copies that are yet to be opened begin with the query, however far that is done by then.
+        begun = [claim.lease for claim in self.owned.claims if claim.stream == name and not claim.lease.frozen]
+        return min(pins + [lease.first_ts for lease in begun])
 
     # -- for reports --------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ tuples cannot be found yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from node.core.arrangements.copies.copy import OwnedCopy
 from node.core.arrangements.copies.mixed_copy import MixedOwner
@@ -14,16 +14,19 @@ from node.core.arrangements.copies.owned_copies import OwnedCopies
 from node.core.arrangements.copies.reduced_copy import ReducedOwner
 from node.core.arrangements.fed import Fed
 from node.core.arrangements.feeds import Feed, LogReaders
+from node.core.arrangements.head_cursor import HeadCursor
 from node.core.arrangements.table import RowTable
 from node.core.errors import QueryFailedError
 from node.core.limits import Limits
 from node.core.links.outbox import Outbox
+from node.core.status import CatchingUp
 from node.core.streams.sealer import Batch
 from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_END, TICK_MIN
+from node.core.streams.view import SealedRows, joined
 
-#: Whether the queries of a table have enough of it for now.
-IsFull = Callable[[RowTable], bool]
+#: Whether those whom a table or a cursor feeds have enough for now.
+IsFull = Callable[[RowTable | HeadCursor], bool]
 
 
 class LogGapError(QueryFailedError):
@@ -68,29 +71,65 @@ class CatchUp:
             return fed
         name, feed = found
         stream = self._streams[name]
-        for batch in batches:
-            sealed = stream.rows_of(batch, now_us)
+        for sealed in self._portions(stream, feed, [stream.rows_of(batch, now_us) for batch in batches]):
             if not sealed.span.first <= feed.frontier < sealed.span.end:
                 raise self._gap(name, feed, f"got {sealed.span}")
-            if isinstance(feed, RowTable):
-                part = sealed.after(feed.frontier, stream.tau)
-                feed.take(part)
-                fed.batches.append((feed, part))
-                fed.woken += feed.progress.release()
-            else:
-                assert isinstance(feed, OwnedCopy)
-                if sealed.span.end > self._readable(name, feed):
-                    self._blocked[feed] = self._readable(name, feed)
-                    break
-                fed.woken += self._owned.feed(feed, sealed)  # type: ignore[arg-type]
+            if not self._feed(stream, feed, sealed, fed):
+                break
         if not batches and feed.frontier < stream.fed:
             raise self._gap(name, feed, "it is not there any more")
-        if feed.frontier < stream.fed:
+        end = feed.table.frontier if isinstance(feed, HeadCursor) else stream.fed
+        if feed.frontier < end:
             if self._has_enough(name, feed, full):
                 self._readers.pause(name, feed)
             else:
                 self._readers.begin(name, feed)
         return fed
+
+    def _portions(self, stream: StreamState, feed: Feed, found: Sequence[SealedRows]) -> Sequence[SealedRows]:
+        """What was read, as few batches: each costs a run of the engine, or a message.
+
+        Heads are walked as they were sealed. A copy gets what it may have by now apart from the rest.
+        """
+        if isinstance(feed, HeadCursor):
+            return found
+        readable = self._readable(stream.info.name, feed) if isinstance(feed, OwnedCopy) else TICK_END
+        by_now = [sealed for sealed in found if sealed.span.end <= readable]
+        return [*joined(by_now), *found[len(by_now) :]]
+
+    def _feed(self, stream: StreamState, feed: Feed, sealed: SealedRows, fed: Fed) -> bool:
+        """Give someone the next batch; whether it may have more."""
+        if isinstance(feed, RowTable):
+            part = sealed.after(feed.frontier, stream.tau)
+            feed.take(part)
+            fed.batches.append((feed, part))
+            fed.woken += feed.progress.release()
+        elif isinstance(feed, HeadCursor):
+            if not feed.is_behind:
+                return False
+            part = sealed.after(feed.frontier, stream.tau)
+            feed.frontier = part.span.end
+            fed.heads.append((feed, part))
+        else:
+            assert isinstance(feed, OwnedCopy)
+            readable = self._readable(stream.info.name, feed)
+            if sealed.span.end > readable:
+                self._blocked[feed] = readable
+                return False
+            fed.woken += self._owned.feed(feed, sealed)  # type: ignore[arg-type]
+        return True
+
+    def statuses(self) -> list[CatchingUp]:
+        """Who is behind, and how far."""
+        return [self._status(stream, feed) for stream, feed in self._readers.all]
+
+    def _status(self, stream: str, feed: Feed) -> CatchingUp:
+        if isinstance(feed, HeadCursor):
+            return CatchingUp(stream, "head", "", (feed.query_id,), feed.frontier, feed.table.frontier)
+        assert isinstance(feed, RowTable | OwnedCopy)
+        what, peer = ("copy", feed.peer) if isinstance(feed, OwnedCopy) else ("window", "")
+        queries = dict.fromkeys(lease.query_id for lease in feed.leases)
+        return CatchingUp(stream, what, peer, tuple(queries), feed.frontier, self._streams[stream].fed)
 
     def on_unread(self, reader: int, reason: str) -> tuple[str, ...]:
         """What was to be read for somebody cannot be; the queries that end because of it."""
@@ -109,6 +148,8 @@ class CatchUp:
         if isinstance(feed, OwnedCopy):
             self._owned.break_off(feed, reason)
             return ()
+        if isinstance(feed, HeadCursor):
+            return (feed.query_id,)
         assert isinstance(feed, RowTable)
         return tuple(dict.fromkeys(lease.query_id for lease in feed.leases))
 
@@ -120,7 +161,7 @@ class CatchUp:
                 self._readers.begin(stream, feed)
 
     def _has_enough(self, stream: str, feed: Feed, full: IsFull) -> bool:
-        if isinstance(feed, RowTable):
+        if isinstance(feed, RowTable | HeadCursor):
             return full(feed)
         assert isinstance(feed, OwnedCopy)
         readable = self._readable(stream, feed)

@@ -57,10 +57,19 @@ class LogReaders:
         reading = [feed for name, feed in self._reading.values() if name == stream]
         return reading + [feed for feed, name in self._paused.items() if name == stream]
 
+    def is_behind(self, feed: Feed) -> bool:
+        """Whether a log is read for somebody."""
+        return feed in self._paused or any(other is feed for _, other in self._reading.values())
+
     @property
     def paused(self) -> list[tuple[Feed, str]]:
         """Those who are behind and for whom nothing is being read."""
         return list(self._paused.items())
+
+    @property
+    def all(self) -> list[tuple[str, Feed]]:
+        """All who are behind, each with its stream."""
+        return [*self._reading.values(), *((stream, feed) for feed, stream in self._paused.items())]
 
     @property
     def in_use(self) -> bool:

@@ -1,20 +1,43 @@
 """The tables of a site's own streams: nearly always one a stream, which all queries over it lease.
 
 A query that begins further back than that table reaches has another, filled from the log. Leases never move, so
-that one stays until its queries are over.
+that one stays until its queries are over. Queries that are about to go on after a crash wish for a table: it is filled
+from as far back as they need, and forgets nothing until they have begun.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 from node.core.arrangements.feeds import LogReaders
 from node.core.arrangements.lease import Lease
+from node.core.arrangements.reach import Reach
 from node.core.arrangements.table import RowTable
 from node.core.status import TableStatus
 from node.core.streams.stream import StreamState
+from node.core.streams.ticks import TICK_MIN
 from node.core.streams.view import SealedRows
 from node.core.work import Work
+
+
+class TableWisher(Protocol):
+    """Who will need tables once it begins."""
+
+    def hold_table(self, alias: str, table: RowTable) -> None:
+        """Keep a table as it is, because it may be right."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableWish:
+    """A query that is about to go on will look at a stream, from a tick on."""
+
+    alias: str
+    stream: str
+    begin: int
+    who: TableWisher
 
 
 class LocalTables:
@@ -26,6 +49,7 @@ class LocalTables:
         self._readers = readers
         self._count = 0
         self._tables: dict[str, list[RowTable]] = {name: [] for name in streams}
+        self._wishes: dict[tuple[str, str], TableWish] = {}
 
     def of(self, stream: str) -> list[RowTable]:
         return self._tables[stream]
@@ -44,11 +68,44 @@ class LocalTables:
         self._readers.begin(stream, table)
         return table
 
+    def wish(self, query_id: str, wish: TableWish) -> None:
+        """A query is prepared that goes on: tables of the stream are held for it, also those that are opened later."""
+        self._wishes[query_id, wish.alias] = wish
+        for table in self._tables[wish.stream]:
+            wish.who.hold_table(wish.alias, table)
+
+    def unwish(self, query_id: str) -> None:
+        """It begins, or is over."""
+        self._wishes = {place: wish for place, wish in self._wishes.items() if place[0] != query_id}
+
+    def reaching(self, stream: str, tick: int, reach: Reach, looks: bool) -> RowTable:
+        """A table in which a query finds all that is from a tick on: one that is there, or else a new one."""
+        state = self._streams[stream]
+        if tick >= state.fed:
+            return self.live(stream)
+        first_ts = state.sealed_ts(tick)
+        for table in self._tables[stream]:
+            if table.reaches_back_to(first_ts, reach, looks):
+                return table
+        return self.past(stream, self._begin_of(stream, tick))
+
+    def _begin_of(self, stream: str, tick: int) -> int:
+        """From which tick on to fill a table: from where the first one needs it of those that are about to go on.
+
+        Not if that is more than twice as much as the query itself needs.
+        """
+        least = max(TICK_MIN, tick - (self._streams[stream].fed - tick))
+        wishes = [wish.begin for wish in self._wishes.values() if wish.stream == stream]
+        return min([tick, *(begin for begin in wishes if begin >= least)])
+
     def _open(self, stream: str, tick: int, first: int) -> RowTable:
         state = self._streams[stream]
         self._count += 1
         table = RowTable(self._work, f"{stream}/{self._count}", stream, state.info.schema, state.tau, tick, first)
         self._tables[stream].append(table)
+        for wish in self._wishes.values():
+            if wish.stream == stream:
+                wish.who.hold_table(wish.alias, table)
         return table
 
     def release(self, stream: str, table: RowTable, lease: Lease) -> None:

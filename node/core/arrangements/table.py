@@ -100,16 +100,21 @@ class RowTable:
         del self._indexes[keys]
         self._work.run(CloseIndex(self.name, keys) if self._indexes else CloseTable(self.name))
 
-    def reaches_back_to(self, tick_ts: int, reach: Reach) -> bool:
-        """Whether a query that sees what is from this event time on finds all of it here."""
+    def reaches_back_to(self, tick_ts: int, reach: Reach, looks: bool = True) -> bool:
+        """Whether a query that sees what is from this event time on finds all of it here.
+
+        One that does not look here only has its count window counted.
+        """
         counted = self._counted_by(reach)
         if counted is not None:
             passing = self._passing.get(counted)
             if tick_ts < (self.progress.sealed_ts if passing is None else passing.known_from):
                 return False
+        if self._ordinals.known_from > tick_ts:
+            return False
         # While nobody looks, no rows are kept.
         kept_from = self.kept_from if self._indexes else self._ordinals.end
-        return kept_from <= self._ordinals.rank_one(tick_ts) and self._ordinals.known_from <= tick_ts
+        return not looks or kept_from <= self._ordinals.rank_one(tick_ts)
 
     def _counted_by(self, reach: Reach) -> Expr | None:
         """The filter behind which a count window counts, unless all rows have passed it."""
@@ -154,7 +159,8 @@ class RowTable:
             self._work.run(Expire(self.name, before))
 
     def _needed_from(self) -> int:
-        looking = [lease for lease in self.leases if lease.keys is not None]
+        # Count windows are counted here also for those who see them elsewhere.
+        looking = [lease for lease in self.leases if lease.keys is not None or lease.reach.count is not None]
         by_time = [lease.needed_ts(self.progress) for lease in looking if lease.reach.count is None]
         found = [self._ordinals.end]
         if by_time:
@@ -176,22 +182,22 @@ class RowTable:
         """It was answered, or nobody wants the answer."""
         self._holds.pop(op_id, None)
 
-    def pinned_ts(self) -> int:
-        """The stream's log must have what is from this event time on, to begin again with what is not done.
+    def begin_ts(self, lease: Lease) -> int:
+        """What a query can still start walks with, or see here or in copies, is from this event time on.
 
-        ``TICK_MIN`` if nothing may go.
+        ``TICK_MIN`` if that is not known yet.
         """
-        found = [TICK_END]
-        for lease in self.leases:
-            if lease.frozen:
-                return TICK_MIN
-            found.append(tick_start(lease.own_done, lease.reach.tau))
-            if lease.keys is not None and lease.reach.count is None:
-                found.append(lease.needed_ts(self.progress))
-        if any(lease.keys is not None and lease.reach.count is not None for lease in self.leases):
-            oldest = self._ordinals.time_of(self.kept_from)
-            found.append(self.progress.sealed_ts if oldest is None else oldest)
-        return min(found)
+        if lease.frozen:
+            return TICK_MIN
+        own = tick_start(lease.own_done, lease.reach.tau)
+        if lease.reach.count is None:
+            return min(own, lease.needed_ts(self.progress))
+        passed = lease.passed_ts(self.progress)
+        if passed >= TICK_END:
+            return own
+        number = int(self._back(lease.reach, np.array([self._ordinals.rank_one(passed)], np.int64))[0])
+        oldest = self._ordinals.time_of(max(number, self._ordinals.first))
+        return min(own, self.progress.sealed_ts if oldest is None else oldest)
 
     def number_at(self, ts: int) -> int:
         """The number of the first row from an event time on."""

@@ -27,11 +27,11 @@ from node.core.limits import Limits
 from node.core.links.incoming import Incoming, UnfitPartError
 from node.core.links.link_frames import Ack, Frame, Hello, Kind, Packed, Part, Ping, Pong, Refuse
 from node.core.links.link_states import LinkEvent, LinkState, Reaction, step
-from node.core.links.lives import Session
+from node.core.links.lives import NEVER_MET, Met, Session
 from node.core.links.outgoing import Outgoing
 
 #: Raised whenever two builds would not understand each other.
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 #: Lives and resets are below this: a peer that counts higher is none of ours.
 _COUNT_MAX = 1 << 62
@@ -50,6 +50,9 @@ class Identity:
     site: str
     life: int
     about: bytes
+    #: The life in which the site's folder was begun, and the last before this one in it; 0: there is none.
+    folder: int = 0
+    last_life: int = 0
 
 
 @dataclass(slots=True)
@@ -62,22 +65,24 @@ class LinkNews:
     #: The session is lost, and why: what the peer knew of ours is gone, and what was under way never arrives.
     lost: str | None = None
     #: Write this life of the peer down, and say so (``Link.remembered``): the link is not up before.
-    remember: int | None = None
+    remember: Met | None = None
     close: str | None = None
 
 
 class Link:
     """One side of a link.
 
-    ``seen_life`` is the highest life of the peer that was ever met. With ``remembers`` somebody writes down each new
+    ``met`` is the highest life of the peer that was ever met. With ``remembers`` somebody writes down each new
     one before the link is up with it; without, it is known as long as this object.
     """
 
-    def __init__(self, me: Identity, peer: str, limits: Limits, *, seen_life: int = 0, remembers: bool = False) -> None:
+    def __init__(
+        self, me: Identity, peer: str, limits: Limits, *, met: Met = NEVER_MET, remembers: bool = False
+    ) -> None:
         self._me = me
         self.peer = peer
         self._limits = limits
-        self.seen_life = seen_life
+        self.met = met
         self._remembers = remembers
         self.state = LinkState.DOWN
         #: Why it is down, for people.
@@ -154,6 +159,8 @@ class Link:
             self._resets,
             self._in.expects,
             me.about,
+            me.folder,
+            me.last_life,
         )
         return LinkNews([hello], [])
 
@@ -244,12 +251,12 @@ class Link:
         self._attempt(lambda: self._receive(frame, now_us, news), news)
         return news
 
-    def remembered(self, life: int, now_us: int) -> LinkNews:
+    def remembered(self, met: Met, now_us: int) -> LinkNews:
         """A life of the peer is written down: what waited for that goes on."""
         news = LinkNews([], [])
-        self.seen_life = max(self.seen_life, life)
+        self.met = max(self.met, met)
         hello, held = self._hello, self._held
-        if hello is not None and hello.life <= self.seen_life:
+        if hello is not None and hello.life <= self.met.life:
             _, self.state = step(self.state, LinkEvent.REMEMBERED)
             self._hello, self._held = None, []
             self._attempt(lambda: self._meet(hello, news), news)
@@ -343,19 +350,27 @@ class Link:
             raise PeerRefusedError(
                 f"site {me.site} requires a life above 0 and resets that were counted; got {got_counts}"
             )
-        _require_life(me.site, hello.site, self.seen_life, hello.life)
+        _require_life(me.site, hello.site, self.met.life, hello.life)
         _require_life(hello.site, me.site, hello.peer_life, me.life)
+        self._require_whole_folder(hello)
+
+    def _require_whole_folder(self, hello: Hello) -> None:
+        """Raises PeerRefusedError if the peer goes on with a folder that is older than what we have seen of it."""
+        if hello.folder and hello.folder == self.met.folder and hello.last_life < self.met.life < hello.life:
+            met = f"site {self._me.site} has met life {self.met.life} of site {hello.site}"
+            got = f"got life {hello.life} that goes on from life {hello.last_life}: an old copy of the folder"
+            raise PeerRefusedError(f"{met}, and requires its folder; {got} (narrows restore begins anew with a backup)")
 
     def _on_hello(self, hello: Hello, news: LinkNews) -> None:
         step(self.state, LinkEvent.GREETED, "a second")
         self.check(hello)
-        if self._remembers and hello.life > self.seen_life:
+        if self._remembers and hello.life > self.met.life:
             _, self.state = step(self.state, LinkEvent.GREETED_ANEW)
             self._hello = hello
-            news.remember = hello.life
+            news.remember = Met(hello.life, hello.folder)
             return
         _, self.state = step(self.state, LinkEvent.GREETED)
-        self.seen_life = hello.life
+        self.met = Met(hello.life, hello.folder)
         self._meet(hello, news)
 
     def _meet(self, hello: Hello, news: LinkNews) -> None:

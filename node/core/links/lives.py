@@ -5,6 +5,9 @@ clock is in it. A **session** is what two daemons have in common while neither i
 them is not reset: messages are numbered within it, and all of them arrive, once, in order.
 
     session    (life of the site whose name sorts first, life of the other, resets)
+
+A site's folder is known by the life in which it was begun, also a copy of it. A life that goes on from an earlier one
+than that in which a peer met the same folder is that of an old copy: what the site has told since is not in it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,16 @@ class Session(NamedTuple):
     first_life: int
     second_life: int
     resets: int
+
+
+class Met(NamedTuple):
+    """The highest life of a site that was met, and which folder it was in (0: none, or it was not said)."""
+
+    life: int = 0
+    folder: int = 0
+
+
+NEVER_MET = Met()
 
 
 def next_life(last: int | None, clock_s: int) -> int:

@@ -6,8 +6,14 @@ from dataclasses import dataclass
 
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
+from planner.model.beginning import DEFAULT_BEGINNING, Beginning
 from planner.model.copies import RunningCopy
 from planner.model.query import FRONTIER_POLICY, Policy, Sequence, StreamInfo
+
+#: What a query begins with. Later ones are numbered by their home, rising over its lives.
+FIRST_GENERATION = 0
+#: Of a site that has voided a generation and is not prepared for another: later than any.
+NO_GENERATION = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,31 @@ class Profiles:
     copies: tuple[RunningCopy, ...] = ()
 
 
+#: Of heads or aliases: a tick for each.
+Ticks = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Where a query stood when a new generation of it began: it sees tuples from ``first_tick`` on, and is done so far.
+
+    The walks of each head begin with its done frontier.
+    """
+
+    first_tick: int
+    done: Ticks
+    #: Rows may be stored of every tick of a head before this one, so results were found with all streams up to it.
+    stored_to: int
+    #: It waits for a site that is away, and may for long: it holds nothing meanwhile, and shares nothing at first.
+    is_alone: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Home asks a site to get ready for a query; nothing flows before Start."""
+    """Home asks a site to get ready for a query; nothing flows before Start.
+
+    A generation that is not the first one voids what there is of those before.
+    """
 
     query_id: str
     text: str
@@ -53,6 +81,11 @@ class Prepare:
     sequences: tuple[Sequence, ...]
     streams: tuple[StreamInfo, ...]
     policy: Policy = FRONTIER_POLICY
+    generation: int = FIRST_GENERATION
+    #: None: the query has never run.
+    resumed: Resumption | None = None
+    #: Where it is to begin, if it has never run.
+    beginning: Beginning = DEFAULT_BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +99,11 @@ class Prepared:
     #: Round trips (microseconds) that the site has measured to others: home derives delta from them.
     rtt_us: tuple[tuple[str, int], ...] = ()
     #: By alias, how far the site's streams were sealed: from there on it forgets nothing that the query may want.
-    frontiers: tuple[tuple[str, int], ...] = ()
+    frontiers: Ticks = ()
+    generation: int = FIRST_GENERATION
+    #: By alias: from where on its site has its stream, no earlier than was asked for; of a query that is resumed, as
+    #: far as walks that are not done can see it.
+    begins: Ticks = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +124,60 @@ class Start:
     #: What the ``delta`` policy goes by; 0 under ``frontier``.
     delta_us: int = 0
     #: By alias, how far the streams were sealed when their sites were prepared.
-    frontiers: tuple[tuple[str, int], ...] = ()
+    frontiers: Ticks = ()
+    generation: int = FIRST_GENERATION
+    #: None: the query has never run, and everything of it begins with ``tick``.
+    resumed: Resumed | None = None
+
+    def begin_of(self, alias: str) -> int:
+        """The query has tuples of a stream from this tick on, as far as walks from now on can see them."""
+        return self.tick if self.resumed is None else dict(self.resumed.begins)[alias]
+
+    def first_walk_of(self, head: str) -> int:
+        """The tick with which the walks of a head begin."""
+        return self.tick if self.resumed is None else dict(self.resumed.done)[head]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """With what a query that ran before goes on."""
+
+    #: By head, where its walks begin.
+    done: Ticks
+    #: By alias, from where on tuples are there.
+    begins: Ticks
+    #: By head, the spans beyond that which are stored, or being stored: no walk has any of their ticks.
+    islands: tuple[tuple[str, Span], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A site is ready for a generation: what it says of the query after this belongs to that, all before is void.
+
+    ``NO_GENERATION``: it has lost what it knew, and says nothing of the query after this.
+    """
+
+    query_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a site knew of a generation is gone, and why: home begins another."""
+
+    query_id: str
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A site, back from the dead or meeting a home that is, still keeps what this query of yours may need.
+
+    Home lets it go, or begins another generation.
+    """
+
+    query_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +359,7 @@ class Done:
     """The sink has stored every row of these heads before these ticks."""
 
     query_id: str
-    frontiers: tuple[tuple[str, int], ...]
+    frontiers: Ticks
 
 
 #: Messages about a query: they name it.
@@ -280,6 +370,9 @@ QueryMessage = (
     | Prepared
     | Refused
     | Start
+    | Fence
+    | Lost
+    | Returned
     | Drop
     | Failed
     | OpenCopy

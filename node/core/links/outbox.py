@@ -21,6 +21,8 @@ class Outbox:
         self.peers: frozenset[str] | None = None
         #: How many bytes wait for the link with a site.
         self.backlog_bytes: Callable[[str], int] = lambda _: 0
+        #: Whether there is a connection with a site.
+        self.is_up: Callable[[str], bool] = lambda _: True
         self._effects: list[Effect] = []
         self._here: deque[Message] = deque()
 
@@ -43,6 +45,10 @@ class Outbox:
         """Those of these sites to which nothing can be sent."""
         linked = self.peers
         return [] if linked is None else [site for site in sites if site != self.site and site not in linked]
+
+    def away(self, sites: Iterable[str]) -> list[str]:
+        """Those of these sites with which there is no connection."""
+        return [site for site in sites if site != self.site and not self.is_up(site)]
 
     def sent_to(self) -> frozenset[str]:
         """The sites that get a message in this turn anyway."""

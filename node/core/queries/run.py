@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
 from node.core.arrangements.arrangements import Arrangements
+from node.core.arrangements.copies.full_copy import FullTable
 from node.core.arrangements.gate import DeltaGate, FrontierGate, Gate
+from node.core.arrangements.head_cursor import HeadCursor
 from node.core.arrangements.reach import reach_of
 from node.core.arrangements.table import RowTable
 from node.core.encoding.rows import decode_rows
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.limits import Limits
-from node.core.links.messages import Rows, Start, StepMessage, payload_bytes
+from node.core.links.messages import FIRST_GENERATION, Resumption, Rows, Start, StepMessage, payload_bytes
 from node.core.links.outbox import Outbox
+from node.core.queries.head_way import HeadWay
 from node.core.queries.leases import QueryLeases
 from node.core.queries.life import Life, Reaction, RunEvent, RunState
 from node.core.queries.run_counts import RunCounts
@@ -23,13 +26,11 @@ from node.core.queries.waiting import Waiting, Walk
 from node.core.queries.walks import Walks
 from node.core.status import CopyStatus, ProbeCounts
 from node.core.streams.backlog import Backlog
-from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_start
+from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start
 from node.core.streams.view import SealedRows, View
 from node.core.work import Work
 from planner.model.query import Plan, PolicyName
 
-#: Until plans can change while they run there is one.
-FIRST_GENERATION = 1
 #: What a message that waits for the start takes beside its data, so that empty ones cannot pile up without end.
 _EARLY_MESSAGE_BYTES = 1024
 
@@ -51,12 +52,19 @@ class QueryRun:
         work: Work,
         arrangements: Arrangements,
         store: Callable[[Walk], None],
+        generation: int = FIRST_GENERATION,
+        resumed: Resumption | None = None,
+        begins: Mapping[str, int] | None = None,
     ) -> None:
+        """``resumed``: it ran before, and goes on from what is done; ``begins``: by local alias, what logs have."""
         self.query_id = query_id
         self.plan = plan
-        self.generation = FIRST_GENERATION
+        self.generation = generation
+        self.resumed = resumed
         self.shape: Shape = shape_of(plan)
         self.prepared_us = outbox.now_us
+        #: When it was started, or more of it was done.
+        self.moved_us = outbox.now_us
         self.first_tick = TICK_MIN
         self._tau_ms = tau_ms
         self._limits = limits
@@ -79,7 +87,13 @@ class QueryRun:
         self.counts = RunCounts(query_id, plan, site, self.local_aliases)
         #: The last figures of copies that their holders closed, by the number of the need.
         self.closed_copies: dict[int, CopyStatus] = {}
-        self._leases.prepare(arrangements)
+        self._heads: dict[str, HeadWay] = {}
+        #: Heads whose batches are read from the log until they have caught up with their tables.
+        self._cursors: dict[str, HeadCursor] = {}
+        if resumed is None:
+            self._leases.prepare(arrangements)
+        else:
+            self._leases.prepare_again(arrangements, resumed, begins or {})
 
     # -- for reports --------------------------------------------------------------------------
 
@@ -88,13 +102,28 @@ class QueryRun:
         return self._life.state
 
     @property
+    def is_resumed(self) -> bool:
+        """Whether it ran before."""
+        return self.resumed is not None
+
+    @property
     def started(self) -> bool:
         return self._life.state is RunState.RUNNING
 
     @property
     def early_batches(self) -> int:
-        """Batches that were sealed since Prepare and wait for the start."""
-        return len(self._early_batches)
+        """Batches that were sealed since Prepare and wait for the start; who ran before has them in the log."""
+        return 0 if self.is_resumed else len(self._early_batches)
+
+    def is_behind(self, alias: str) -> bool:
+        """Whether the walks of a head begin with batches from the log, its own or those that fill its table."""
+        table = self._leases.table_of(alias)
+        return alias in self._cursors or (table is not None and self._arrangements.readers.is_behind(table))
+
+    @property
+    def done(self) -> dict[str, int]:
+        """By head, how far the sink is, as it told."""
+        return dict(self._done)
 
     @property
     def waiting(self) -> list[Waiting]:
@@ -121,11 +150,17 @@ class QueryRun:
         self._life.on(RunEvent.START)
         query = self.plan.query
         self.first_tick = message.tick
-        self._done = dict.fromkeys(query.aliases, message.tick)
+        self.moved_us = self._outbox.now_us
+        self._done = {alias: message.first_walk_of(alias) for alias in query.aliases}
+        islands = () if message.resumed is None else message.resumed.islands
+        self._heads = {
+            head: HeadWay(tick, tuple(span for other, span in islands if other == head), self._tau_ms * query.unit)
+            for head, tick in self._done.items()
+        }
         self._leases.start(self._arrangements, message, self._tau_ms)
         gate: Gate = DeltaGate(message.delta_us) if self.plan.policy.name is PolicyName.DELTA else FrontierGate()
         for alias in query.aliases:
-            first_ts = tick_start(message.tick, self._reaches[alias].tau)
+            first_ts = tick_start(message.begin_of(alias), self._reaches[alias].tau)
             self._views[alias] = View(query, self._reaches[alias], first_ts)
         self._walks = Walks(
             self.query_id,
@@ -144,15 +179,34 @@ class QueryRun:
         )
         # No walk comes from before its first tick.
         self._walks.on_done(self._done)
+        self._follow_log()
         early, self._early_batches = self._early_batches, []
         for table, sealed in early:
             self.on_batch(table, sealed)
         messages, self._early_messages = self._early_messages, []
         return messages
 
+    def _follow_log(self) -> None:
+        """Heads that begin with what their tables have already taken read that from the log."""
+        for alias in self.local_aliases:
+            table, first = self._leases.table_of(alias), self._done[alias]
+            if table is None or self.shape.starts[alias] != self._outbox.site or not self.is_resumed:
+                continue
+            cursor = HeadCursor(self.query_id, self.generation, alias, table, first)
+            if cursor.is_behind:
+                self._cursors[alias] = cursor
+                self._arrangements.readers.begin(table.stream, cursor)
+
+    @property
+    def pins(self) -> dict[str, int]:
+        """By local stream: what its log must have for the query to begin again is from this event time on."""
+        return self._leases.pins()
+
     def close(self) -> None:
         """Let go of everything."""
         self._life.on(RunEvent.END)
+        for cursor in self._cursors.values():
+            self._arrangements.readers.forget(cursor)
         self._work.forget(self.query_id)
         self._leases.release(self._arrangements)
 
@@ -161,26 +215,49 @@ class QueryRun:
     def on_batch(self, table: RowTable, sealed: SealedRows) -> None:
         """A table that this query leases has the next batch."""
         if self._life.on(RunEvent.BATCH) is Reaction.KEEP:
-            self._early_batches.append((table, sealed))
+            self._keep_early_batch(table, sealed)
             return
-        assert self._walks is not None
-        if sealed.span.end <= self.first_tick:
-            return
-        span = Span(max(sealed.span.first, self.first_tick), sealed.span.end)
-        starting = self._leases.heads_at(table)
+        starting = [alias for alias in self._leases.heads_at(table) if alias not in self._cursors]
         local = [alias for alias in self.local_aliases if self._leases.table_of(alias) is table]
         for alias in dict.fromkeys([*local, *starting]):
-            rows = self._views[alias].rows(sealed)
-            if alias in local:
-                self.backlogs[alias].add(span.end, rows.nbytes)
-                self.counts.on_batch(alias, rows)
-            if alias in starting:
-                walk = Walk(self.query_id, self.generation, alias, span, sealed.sealed_at_us, 0, rows)
-                self._walks.advance(walk)
+            self._on_head_batch(alias, sealed, alias in local and alias not in self._cursors, alias in starting)
 
-    def is_full(self, table: RowTable) -> bool:
-        """Whether as much of a table's stream is under way as is allowed."""
-        local = [alias for alias in self.local_aliases if self._leases.table_of(alias) is table]
+    def _keep_early_batch(self, table: RowTable, sealed: SealedRows) -> None:
+        if not self.is_resumed:
+            self._early_batches.append((table, sealed))
+        elif isinstance(table, FullTable):
+            # Of local streams the log has them.
+            self._early_batches.append((table, sealed))
+            if len(self._early_batches) > self._limits.ahead_batches_max:
+                self._early_batches.clear()
+                self._leases.miss_batches()
+
+    def on_past_batch(self, cursor: HeadCursor, sealed: SealedRows) -> None:
+        """The next batch of a head that is behind its table."""
+        if self._cursors.get(cursor.alias) is cursor:
+            self._on_head_batch(cursor.alias, sealed, is_local=True, is_start=True)
+            # One that was given several batches at once is not behind any more, and has the others yet to come.
+            if not cursor.is_behind and sealed.span.end == cursor.frontier:
+                del self._cursors[cursor.alias]
+
+    def _on_head_batch(self, alias: str, sealed: SealedRows, is_local: bool, is_start: bool) -> None:
+        spans = self._heads[alias].spans(sealed.span)
+        if not spans:
+            return
+        rows = self._views[alias].rows(sealed)
+        if is_local:
+            self.backlogs[alias].add(sealed.span.end, rows.nbytes)
+            self.counts.on_batch(alias, rows)
+        for span in spans if is_start else ():
+            part = self._heads[alias].part(rows, span)
+            walk = Walk(self.query_id, self.generation, alias, span, sealed.sealed_at_us, 0, part)
+            self._running().advance(walk)
+
+    def is_full(self, feed: RowTable | HeadCursor) -> bool:
+        """Whether as much of what a table or a cursor feeds is under way as is allowed."""
+        if isinstance(feed, HeadCursor):
+            return self.backlogs[feed.alias].full(self._limits)
+        local = [alias for alias in self.local_aliases if self._leases.table_of(alias) is feed]
         return any(self.backlogs[alias].full(self._limits) for alias in local)
 
     # -- walks --------------------------------------------------------------------------------
@@ -241,6 +318,8 @@ class QueryRun:
                 raise PeerProtocolError(f"query {self.query_id} requires done frontiers of heads; got {head}={tick}")
             if tick < self._done[head]:
                 raise PeerProtocolError(f"query {self.query_id} requires done frontiers that rise; got {head}={tick}")
+            if tick > self._done[head]:
+                self.moved_us = self._outbox.now_us
             self._done[head] = tick
             if head in self.backlogs:
                 self.backlogs[head].done(tick)

@@ -7,7 +7,9 @@ tick is stored. Walks may arrive in any order.
 
 from __future__ import annotations
 
-from node.core.errors import PeerProtocolError
+from collections.abc import Mapping
+
+from node.core.errors import PeerProtocolError, invariant
 from node.core.streams.ticks import TICK_END, Span
 
 
@@ -21,6 +23,23 @@ class HeadLedger:
         self._stored: dict[int, int] = {}
         #: Every walk before this tick is stored.
         self.done = first_tick
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether some walk was taken and is not stored."""
+        return len(self._taken) > len(self._stored)
+
+    @property
+    def islands(self) -> list[Span]:
+        """Walks beyond ``done`` that are stored, or being stored: whoever begins again leaves them out."""
+        return [Span(first, end) for first, end in sorted(self._taken.items())]
+
+    def found(self, span: Span) -> None:
+        """The store has this walk from an earlier life."""
+        if span.end > self.done:
+            invariant(span.first >= self.done, f"head {self._head}: {span} is stored, and done is {self.done}")
+            self._taken[span.first] = span.end
+            self.stored(span)
 
     def take(self, span: Span) -> bool:
         """Claim a walk for storing; False if it was taken before.
@@ -51,14 +70,30 @@ class HeadLedger:
 
 
 class Sink:
-    """Ledgers of all heads of one query."""
+    """Ledgers of all heads of one query, each done up to a tick."""
 
-    def __init__(self, heads: tuple[str, ...], first_tick: int) -> None:
-        self.heads = {head: HeadLedger(head, first_tick) for head in heads}
+    def __init__(self, done: Mapping[str, int]) -> None:
+        self.heads = {head: HeadLedger(head, tick) for head, tick in done.items()}
 
     @property
     def frontiers(self) -> tuple[tuple[str, int], ...]:
         return tuple((head, ledger.done) for head, ledger in self.heads.items())
+
+    @property
+    def islands(self) -> tuple[tuple[str, Span], ...]:
+        """By head, what is stored, or being stored, beyond its done frontier."""
+        return tuple((head, span) for head, ledger in self.heads.items() for span in ledger.islands)
+
+    def stored_to(self, first_tick: int) -> int:
+        """Of the ticks of heads from the first on, rows may be stored of all before this one."""
+        return max(
+            first_tick, *(ledger.done for ledger in self.heads.values()), *(span.end for _, span in self.islands)
+        )
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether rows were taken that are not stored."""
+        return any(ledger.is_storing for ledger in self.heads.values())
 
     @property
     def complete(self) -> bool:

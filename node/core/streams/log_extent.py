@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.core.streams.position import SourcePlace
+from node.core.streams.ticks import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class LogExtent:
     newest_ts: int | None
     #: How far the source was read; None if it cannot say, and so cannot be read on.
     place: SourcePlace | None
+    #: Ticks whose tuples were damaged on disk, and were given up.
+    lost: tuple[Span, ...] = ()
 
     @property
     def begin(self) -> int:

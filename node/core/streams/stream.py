@@ -2,8 +2,11 @@
 
 A recording starts to play when the first query that reads it starts, so a query over all of it is possible. It is read
 on only while every query that follows it keeps up: that bounds memory at every site, because what is not done is
-kept. This cannot deadlock. Of the streams that stand still for a query, take the one with the lowest frontier:
-its walks need no other stream to move, so they end, its backlog shrinks, and it is read on.
+kept. This cannot deadlock. Of the streams that stand still for queries whose sites reach each other and whose rows are
+stored, take the one with the lowest frontier: its walks need no other stream to move, since what others read from logs
+(``HeadCursor``) moves without their stream. So they end, its backlog shrinks, and it is read on. A query of which
+that is not true, because a site is away or rows cannot be stored, is voided after a while and follows no stream any
+more (``queries.lagging``). When it goes on it is behind, reads the log, and stops nobody until it has caught up.
 
 A batch that is sealed is logged before anything else is done with it: **fed** is how far the stream is logged, and so
 how far anybody has seen it. After a restart the log says where all of this stood, and the stream goes on from there.
@@ -12,7 +15,7 @@ how far anybody has seen it. After a restart the log says where all of this stoo
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,8 +27,9 @@ from node.core.streams.log_extent import LogExtent, LoggedBatch
 from node.core.streams.position import Position
 from node.core.streams.recent_batches import RecentBatches
 from node.core.streams.sealer import Aside, Batch, Sealer
-from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start
+from node.core.streams.ticks import TICK_END, TICK_MIN, tick_start, tick_text, wanted_tick
 from node.core.streams.view import SealedRows
+from planner.model.beginning import BeginAt, Beginning
 from planner.model.errors import NarrowsError
 from planner.model.query import StreamInfo
 
@@ -38,11 +42,15 @@ class LocalStream:
     lateness_ms: int = 0
     #: Event time of its first tuple, in its unit; None when it is not known or there is none.
     first_ts: int | None = None
-    #: How much of its past is kept for queries that come later.
+    #: How much of its past is kept for queries that come later: they begin so far back, unless they say otherwise.
     retain_ms: int = 0
     #: What its log has of earlier lives; and rows that were read after that and set aside, which stay so.
     logged: LogExtent | None = None
     aside: frozenset[Position] = frozenset()
+    #: All of its past is kept, for queries that ask for it.
+    keep_whole: bool = False
+    #: Where its log ended when the site was last restored from a backup; None: never.
+    restored_to: int | None = None
 
 
 class Follower(Protocol):
@@ -59,6 +67,10 @@ class Follower(Protocol):
     @property
     def early_batches(self) -> int:
         """Batches that it keeps until it is started."""
+        ...
+
+    def is_behind(self, alias: str) -> bool:
+        """Whether it reads what it begins with from the log."""
         ...
 
 
@@ -85,10 +97,19 @@ class StreamState:
         self.fed = TICK_MIN
         self.fed_rows = 0
         self._retain = local.retain_ms * unit
+        self._keep_whole = local.keep_whole
         #: Batches that are sealed and not logged, with the time at which they were sealed.
         self._sealed: deque[tuple[Batch, int]] = deque()
         self._log: deque[LoggedBatch] = deque()
+        #: What batches take in the log that are logged and not yet fed.
+        self._sizes: deque[int] = deque()
+        #: What the log holds that somebody needs, or that is retained. On disk there may be a segment more: space comes
+        #: back by whole files, and the last one stays. A quota on that would never be met again if it is smaller.
+        self.logged_bytes = 0
+        self._logged_rows = 0
         self._newest_ts = TICK_MIN
+        self.restored_to = local.restored_to
+        self._lost = () if local.logged is None else local.logged.lost
         if local.logged is not None:
             self._go_on(local.logged)
 
@@ -98,6 +119,8 @@ class StreamState:
         self.fed_rows = self.rows_arrived = logged.next_tuple
         self.ended = logged.end == TICK_END
         self._log.extend(logged.batches)
+        self.logged_bytes = logged.nbytes
+        self._logged_rows = sum(batch.rows for batch in logged.batches)
         if not self.ended:
             self._newest_ts = tick_start(logged.end, self.tau)
         else:
@@ -140,11 +163,12 @@ class StreamState:
         """The next batch was sealed, and is being logged."""
         self._sealed.append((batch, now_us))
 
-    def logged(self, frontier: int) -> list[SealedRows]:
-        """Everything before a tick is logged; the batches that may be used now."""
-        found = []
+    def logged(self, frontier: int, sizes: Sequence[int] = ()) -> list[SealedRows]:
+        """Everything before a tick is logged, and takes so much in the log; the batches that may be used now."""
+        found: list[SealedRows] = []
         while self._sealed and self._sealed[0][0].span.end <= frontier:
             batch, sealed_at_us = self._sealed.popleft()
+            self._sizes.append(sizes[len(found)] if len(found) < len(sizes) else batch.rows.nbytes)
             self.recent.add(batch)
             found.append(self.rows_of(batch, sealed_at_us))
         return found
@@ -157,7 +181,10 @@ class StreamState:
         """A batch is given to all who want it."""
         self.fed = sealed.span.end
         self.fed_rows += len(sealed)
-        self._log.append(LoggedBatch(sealed.span.first, sealed.span.end, len(sealed), sealed.rows.nbytes))
+        nbytes = self._sizes.popleft() if self._sizes else sealed.rows.nbytes
+        self._log.append(LoggedBatch(sealed.span.first, sealed.span.end, len(sealed), nbytes))
+        self.logged_bytes += nbytes
+        self._logged_rows += len(sealed)
         if sealed.span.end < TICK_END:
             self._newest_ts = tick_start(sealed.span.end, self.tau)
         elif len(sealed.ts):
@@ -168,35 +195,98 @@ class StreamState:
         """The first tick that the log has."""
         return self._log[0].first if self._log else self.fed
 
+    def check_log(self, begin: int, done: int, whole_from: int) -> None:
+        """Raises NarrowsError if a query that is done with this stream up to a tick cannot begin again with another.
+
+        ``whole_from``: nothing of what it needs from this tick on may be damaged.
+        """
+        damaged = [span for span in self._lost if span.end > whole_from]
+        if self.fed < done:
+            lost = f"ticks {tick_text(self.fed)} to {tick_text(done)}, of which results were delivered"
+        elif damaged:
+            lost = f"ticks {' and '.join(map(str, damaged))}, which were damaged and given up"
+        elif self.log_begin > begin:
+            lost = f"ticks {tick_text(begin)} to {tick_text(self.log_begin)}, which results are still to be found with"
+        else:
+            return
+        raise NarrowsError(f"data loss: stream {self.info.name} requires its log; got one without {lost}")
+
+    def check_restored(self, restored_to: int | None, seen: int) -> None:
+        """Raises NarrowsError if results were found with ticks that are in no log since the site was restored."""
+        if restored_to is not None and restored_to < seen:
+            lost = f"ticks {tick_text(restored_to)} to {tick_text(seen)}, since its site was restored from a backup"
+            raise NarrowsError(f"data loss: stream {self.info.name} requires its log; got one without {lost}")
+
     @property
     def earliest(self) -> int:
         """The first tick from which on a new query can have everything: what is retained, or from now on."""
         if not self._retain:
             return self.fed
-        return next((batch.first for batch in self._log if self._is_retained(batch)), self.fed)
+        retained = next((batch.first for batch in self._log if self._is_retained(batch)), self.fed)
+        return max(self._whole_from, retained)
+
+    @property
+    def _whole_from(self) -> int:
+        """From this tick on the log lacks nothing between what it has."""
+        return max([self.log_begin, *(span.end for span in self._lost)])
+
+    def begin_of(self, wanted: Beginning) -> int:
+        """The first tick from which on a query can have everything, no earlier than it is to begin."""
+        match wanted.at:
+            case BeginAt.START:
+                return self._whole_from
+            case BeginAt.NOW:
+                return self.fed
+            case BeginAt.TIME:
+                # What is still to come, also after the end, will be there.
+                return max(self._whole_from, wanted_tick(wanted, self.tau // self.info.unit))
+        return self.earliest
+
+    def _is_kept(self, batch: LoggedBatch) -> bool:
+        """Whether a batch is kept although nobody needs it now."""
+        return self._keep_whole or (self._retain > 0 and self._is_retained(batch))
 
     def _is_retained(self, batch: LoggedBatch) -> bool:
         return tick_start(batch.end, self.tau) > self._newest_ts - self._retain
 
     def trim(self, needed_ts: int) -> int | None:
-        """Forget logged batches that are not retained and have nothing from ``needed_ts`` on.
+        """Forget logged batches that are not kept for queries to come and have nothing from ``needed_ts`` on.
 
         The tick before which the log may be forgotten, if there is anything to forget.
         """
         tick = None
-        while self._log and not (self._retain and self._is_retained(self._log[0])):
-            if tick_start(self._log[0].end, self.tau) > needed_ts:
+        while self._log and not self._is_kept(self._log[0]):
+            if not self.can_forget(needed_ts):
                 break
-            tick = self._log.popleft().end
+            tick = self.forget_oldest()
         return tick
+
+    def can_forget(self, needed_ts: int) -> bool:
+        """Whether the oldest batch of the log has nothing from ``needed_ts`` on; it may be retained."""
+        return bool(self._log) and tick_start(self._log[0].end, self.tau) <= needed_ts
+
+    def forget_oldest(self) -> int:
+        """Forget the oldest batch of the log; the tick before which the log may be forgotten."""
+        oldest = self._log.popleft()
+        self.logged_bytes -= oldest.nbytes
+        self._logged_rows -= oldest.rows
+        return oldest.end
+
+    def bytes_from(self, ts: int) -> int:
+        """How much of the log has something from an event time on."""
+        return sum(batch.nbytes for batch in self._log if tick_start(batch.end, self.tau) > ts)
 
     @property
     def logged_rows(self) -> int:
-        return sum(batch.rows for batch in self._log)
+        return self._logged_rows
 
     @property
-    def logged_bytes(self) -> int:
-        return sum(batch.nbytes for batch in self._log)
+    def log_first(self) -> int:
+        """The number of the first tuple that the log has, or of an earlier one."""
+        if any(span.end > self.log_begin for span in self._lost):
+            # How many are lost between those that are there is not known.
+            return 0
+        return self.fed_rows - self._logged_rows
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -216,21 +306,25 @@ class StreamState:
         return "reading" if self.reading else "paused"
 
     def full_queries(self, limits: Limits) -> tuple[str, ...]:
-        """Queries that have as much of it under way as is allowed."""
+        """Queries for which it waits: they have as much of it under way as is allowed."""
         full = [
-            query.query_id for alias, query in self.followers if query.started and query.backlogs[alias].full(limits)
+            query.query_id
+            for alias, query in self.followers
+            if query.started and query.backlogs[alias].full(limits) and not query.is_behind(alias)
         ]
         return tuple(dict.fromkeys(full))
 
-    def wants_more(self, limits: Limits) -> bool:
-        """Whether the source should be read now."""
-        if self.reading or self.ended or self.failed or self.frontier == TICK_END:
+    def wants_more(self, limits: Limits, logs_full: bool = False) -> bool:
+        """Whether the source should be read now; ``logs_full``: the logs of the site hold as much as they may."""
+        if logs_full or self.reading or self.ended or self.failed or self.frontier == TICK_END:
             return False
         if len(self._sealed) >= limits.ahead_batches_max:
             return False
         if any(query.early_batches >= limits.ahead_batches_max for _, query in self.followers):
             return False
-        running = [query.backlogs[alias] for alias, query in self.followers if query.started]
+        # Who reads the log to catch up stops nobody else.
+        following = [(alias, query) for alias, query in self.followers if not query.is_behind(alias)]
+        running = [query.backlogs[alias] for alias, query in following if query.started]
         return bool(running) and not any(backlog.full(limits) for backlog in running)
 
 

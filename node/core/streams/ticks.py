@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.core.errors import invariant
+from planner.model.beginning import Beginning
 
 #: Before every tick. The frontier of a stream that has not started.
 TICK_MIN = -(2**62)
@@ -42,3 +43,13 @@ def tick_text(tick: int) -> str:
 def tick_start(tick: int, tau: int) -> int:
     """The first event time of ``tick``; the ends of the axis lie outside every event time."""
     return max(TICK_MIN, min(TICK_END, tick * tau)) if TICK_MIN < tick < TICK_END else tick
+
+
+def tick_of(ts: int, tau: int) -> int:
+    """The tick of an event time."""
+    return ts // tau if TICK_MIN < ts < TICK_END else ts
+
+
+def wanted_tick(wanted: Beginning, tau_ms: int) -> int:
+    """The tick that has the event time with which a query is to begin."""
+    return max(TICK_MIN + 1, min(TICK_END - 1, wanted.time_ms // tau_ms))

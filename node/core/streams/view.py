@@ -5,13 +5,15 @@ Many queries look at one batch: what they have in common is computed once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from node.core.arrangements.reach import Reach
-from node.core.encoding.payload import take_batch
+from node.core.encoding.payload import plain_type, take_batch
 from node.core.engine import TS
 from node.core.errors import QueryFailedError, invariant
 from node.core.kernels.evaluation import holds
@@ -109,6 +111,18 @@ class SealedRows:
         if condition is None or condition == self.passed:
             return rows.slice(len(self) - len(places)), self.ts[places]
         return take_batch(rows, places), self.ts[places]
+
+
+def joined(parts: Sequence[SealedRows]) -> Sequence[SealedRows]:
+    """Batches that follow one another, as one; as they are where that would have to touch their values."""
+    one_another = all(one.span.end == other.span.first for one, other in pairwise(parts))
+    if len(parts) < 2 or not one_another or any(plain_type(kind) != kind for kind in parts[0].rows.schema.types):
+        return parts
+    first, last = parts[0], parts[-1]
+    rows = pa.concat_batches([part.rows for part in parts])
+    ts = np.concatenate([part.ts for part in parts])
+    span = Span(first.span.first, last.span.end)
+    return [SealedRows(first.stream, span, rows, ts, first.first, first.sealed_at_us, first.passed)]
 
 
 class View:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from node.core.effects import QueryState
 from node.core.engine import SiteEngine
 from node.core.links.link_states import LinkState
+from node.core.status import LOGS_FULL
+from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_MIN
+from node.io.reports.complete_from import complete_from
 from node.io.reports.engine_report import EngineReport
 from node.io.reports.trends import Lag, Rates, Since
-from node.io.results.issued_queries import IssuedQuery, Queries
+from node.io.results.issued_queries import Queries
+from node.io.results.issued_query import IssuedQuery
 from node.io.runner import Runner
 from node.io.threads.engine_thread import EngineThread
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
-from planner.model.plans import brief, links_of
 
 #: How long a query that failed is news.
 _FAILED_S_MAX = 600.0
@@ -42,6 +45,23 @@ def peak_bytes() -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):  # not Linux: macOS counts bytes
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def reader_rows(query: IssuedQuery) -> list[pb.ReaderStatus]:
+    """Who reads a query, and how far each is."""
+    return [
+        pb.ReaderStatus(
+            name=reader.name,
+            taken=reader.place,
+            read=reader.read,
+            lag_rows=query.spool.rows - reader.read,
+            lag_bytes=query.spool.written - query.spool.position(reader.read),
+            attached=reader.attached,
+            file=reader.note.get("file", ""),
+            trouble=reader.trouble,
+        )
+        for reader in query.readers.values()
+    ]
 
 
 class StatusReport:
@@ -92,6 +112,7 @@ class StatusReport:
         self._link_rows(now_s)
         for query in self._queries.by_id.values():
             self._state_seconds(query, now_s)
+            self.recovery(query, now_s)
         self._since.forget_gone(now_s)
 
     def reply(self, peak: int) -> pb.StatusReply:
@@ -108,8 +129,21 @@ class StatusReport:
             uptime_seconds=now_s - self._began_s,
             ignored=dict(self._runner.ignored),
             engine=pb.EngineStatus(**asdict(self._engine_report())),
+            log_bytes=site.arrangements.logged_bytes,
+            log_quota_bytes=self._runner.stack.limits.log_bytes_max,
         )
         reply.streams.extend(self._stream_rows(now_s))
+        reply.kept.extend(
+            pb.KeptLog(
+                query_id=kept.query_id,
+                home=kept.home,
+                stream=kept.stream,
+                since=kept.since,
+                bytes=kept.nbytes,
+                runs=kept.runs,
+            )
+            for kept in site.kept_for
+        )
         reply.links.extend(self._link_rows(now_s))
         reply.windows.extend(self._window_rows())
         reply.views.extend(
@@ -133,6 +167,17 @@ class StatusReport:
             elif (query.state is QueryState.FAILED and row.state_seconds < _FAILED_S_MAX) or row.unread_rows:
                 reply.ended.append(row)
         reply.copies.extend(self._copy_rows())
+        reply.catching_up.extend(
+            pb.CatchingUpStatus(
+                stream=one.stream,
+                what=one.what,
+                peer=one.peer,
+                queries=one.queries,
+                tick=one.tick,
+                goal_tick=one.goal,
+            )
+            for one in site.catching_up()
+        )
         reply.probes.extend(
             pb.ProbeStatus(query_id=counts.query_id, delta_us=counts.delta_us, early=counts.early, late=counts.late)
             for counts in site.probe_counts()
@@ -150,7 +195,7 @@ class StatusReport:
                 aside=stream.rows_aside,
                 rows_per_second=self._rates.per_s(("stream", name), stream.rows_arrived, now_s),
                 frontier=stream.frontier,
-                reason=stream.failed or (f"the disk is full: {trouble}" if trouble else ""),
+                reason=stream.failed or (f"the disk is full: {trouble}" if trouble else self._quota_reason(stream)),
                 logged_rows=stream.logged_rows,
                 logged_bytes=stream.logged_bytes,
                 idle_seconds=self._since.seconds(("rows", name), stream.rows_arrived, now_s),
@@ -162,6 +207,10 @@ class StatusReport:
             )
             for name, stream in self._runner.stack.site.streams.items()
         ]
+
+    def _quota_reason(self, stream: StreamState) -> str:
+        is_paused = self._runner.stack.site.arrangements.logs_full and stream.state == "paused"
+        return LOGS_FULL if is_paused else ""
 
     def _link_rows(self, now_s: float) -> list[pb.LinkStatus]:
         rows = []
@@ -198,28 +247,64 @@ class StatusReport:
         return [(query, self._query_row(query, now_s)) for query in self._queries.by_id.values()]
 
     def _query_row(self, query: IssuedQuery, now_s: float) -> pb.QueryBrief:
-        query_id, spool, plan = query.query_id, query.spool, query.plan
+        query_id, spool, about = query.query_id, query.spool, query.about
         home = self._runner.stack.site.homes.get(query_id)
         sink = None if home is None else home.sink
         return pb.QueryBrief(
             query_id=query_id,
             state=query.state,
             rows=spool.rows,
-            plan_brief=brief(plan),
+            plan_brief=about.plan_brief,
             reason=query.reason,
             state_seconds=self._state_seconds(query, now_s),
-            streams=dict.fromkeys(ref.stream.name for ref in plan.query.streams),
-            sites=plan.sites,
-            links=["-".join(pair) for pair in links_of(plan)],
+            streams=about.streams,
+            sites=about.sites,
+            links=about.links,
             waiting_for=() if home is None else home.waiting_for,
             followed=query.followed,
             unread_rows=spool.rows - query.read_rows,
-            unread_bytes=spool.unread_bytes(query.read_rows),
+            unread_bytes=spool.written - spool.position(query.read_rows),
             unread_seconds=self._lag("query", query_id).seconds(query.read_rows, now_s),
             read_per_s=self._rates.per_s(("query", query_id), query.read_rows, now_s),
-            full=bool(query.unconfirmed),
+            full=bool(query.held),
+            readers=reader_rows(query),
+            trouble=query.trouble,
+            complete_from=self.complete_from(query_id),
             done_tick=TICK_MIN if sink is None else min(tick for _, tick in sink.frontiers),
+            recovery=self.recovery(query, now_s),
         )
+
+    def complete_from(self, query_id: str) -> pb.CompleteFrom:
+        """From where on the rows of a query of this home are complete."""
+        stack = self._runner.stack
+        return complete_from(stack.site.homes.get(query_id), stack.tau_ms)
+
+    def recovery(self, query: IssuedQuery, now_s: float) -> pb.RecoveryStatus | None:
+        """How far a query is that goes on after a loss; None if it has caught up, or never had to."""
+        home = self._runner.stack.site.homes.get(query.query_id)
+        if home is None or not home.loss:
+            return None
+        seconds = self._since.seconds(("recovery", query.query_id), home.generation, now_s)
+        if home.state is not QueryState.RECOVERING and not (home.state is QueryState.RUNNING and home.catching_up):
+            return None
+        heads = [
+            pb.HeadProgress(head=one.head, begun_tick=one.begun, done_tick=one.done, goal_tick=one.goal)
+            for one in home.catching_up
+        ]
+        return pb.RecoveryStatus(reason=home.loss, seconds=seconds, heads=heads)
+
+    def away(self, sites: Sequence[str]) -> list[pb.AwaySite]:
+        """Those of these sites that cannot be reached, and since when."""
+        now_s, links = time.monotonic(), self._runner.stack.links
+        return [
+            pb.AwaySite(
+                site=site,
+                trouble=trouble,
+                seconds=self._since.seconds(("link", site), (False, links[site].reconnects), now_s),
+            )
+            for site in sites
+            if (trouble := trouble_of(self._runner, self._transport, site))
+        ]
 
     def _state_seconds(self, query: IssuedQuery, now_s: float) -> float:
         return self._since.seconds(("query", query.query_id), query.state, now_s)

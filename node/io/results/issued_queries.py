@@ -1,193 +1,281 @@
-"""Queries that were issued at this site: their rows, their state, who follows them.
+"""Queries that were issued at this site: their rows, their state, who reads them. They outlive the daemon.
 
 Of those that have ended and whose rows are all taken the last ``limits.ended_queries_max`` are kept, to be looked at.
-Rows that nobody took are never forgotten, nor are those that are to be kept, before the query is dropped; so a site
-that has ``limits.untaken_queries_max`` of such queries takes on no more.
+Rows that a reader has not taken are never forgotten, nor are those that are to be kept, before the query is dropped; so
+a site that has ``limits.untaken_queries_max`` of such queries takes on no more. Rows that wait for readers have at most
+``quota_bytes``: beyond that a query with more than its share of them is not stored further, and so comes to a halt.
 """
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import errno
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from node.core.effects import QueryState, StoreRows
 from node.core.events import RowsStored, StoreFailed
 from node.core.limits import Limits
 from node.core.queries.query_id import new_query_id
+from node.core.streams.ticks import Span
 from node.io.planning.outcome import Planned
-from node.io.reports.latency import LatencyHistogram
+from node.io.results.about import About, about_facts, about_plan
+from node.io.results.issued_query import IssuedQuery
+from node.io.results.journal import JOURNAL_NAME, Facts, Journal
+from node.io.results.readers import DEFAULT_READER, Reader
+from node.io.results.scratch import Scratch
 from node.io.results.spool import Spool
 from node.io.threads.file_thread import FileWork
+from node.storage.disk import Disk
+from node.storage.errors import StorageError
+from node.storage.folder import Folder
 from planner.model.errors import QueryError
-from planner.model.plans import describe
-from planner.model.query import Plan
-from planner.search.alternatives import Compared
 
-#: With more than this not yet sent to a follower, storing is not confirmed, so that sources pause.
-UNSENT_BYTES_MAX = 1 << 30
+log = logging.getLogger(__name__)
+
+#: Rows that wait for readers, of all queries of a site.
+QUOTA_BYTES = 4 << 30
 _LIMITS = Limits()
-
-
-@dataclass
-class IssuedQuery:
-    """One query of which this site is the home."""
-
-    query_id: str
-    planned: Planned
-    spool: Spool
-    #: What the plan was compared with, once somebody wanted to know.
-    others: Compared | None = None
-    state: QueryState = QueryState.PREPARING
-    reason: str = ""
-    #: It is over for the core; it ends for clients once all its rows are kept.
-    ending: bool = False
-    followed: bool = False
-    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    unconfirmed: list[RowsStored] = field(default_factory=list)
-    #: Of the bytes that were ever stored, those that the present follower was sent or any client has taken.
-    sent_bytes: int = 0
-    #: Rows before this number were read by the present follower, which may not have kept them.
-    seen_rows: int = 0
-    #: Ids are used again when the daemon is restarted; whoever remembers a row's number must not meet another query.
-    run: str = field(default_factory=lambda: secrets.token_hex(8))
-
-    #: The plan that was last described, and how.
-    _described: tuple[Plan, str] | None = None
-
-    @property
-    def plan(self) -> Plan:
-        return self.planned.plan
-
-    @property
-    def plan_text(self) -> str:
-        """The plan in words; followers are told it several times a second."""
-        if self._described is None or self._described[0] is not self.plan:
-            self._described = self.plan, describe(self.plan)
-        return self._described[1]
-
-    @property
-    def unsent_bytes(self) -> int:
-        return self.spool.written - self.sent_bytes
-
-    @property
-    def read_rows(self) -> int:
-        """Rows before this number were read by the present follower, or taken by anybody."""
-        return max(self.seen_rows, self.spool.taken)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is over and nobody can want rows of it any more."""
-        everything = self.spool.taken == self.spool.rows and not self.spool.keep
-        return self.state.ended and everything and not self.followed
-
-    def follow(self, follows: bool) -> None:
-        """Somebody begins, or ceases, to follow it."""
-        self.followed = follows
-        self.seen_rows = self.spool.taken if follows else 0
-        self.spool.follow(follows)
-
-    def sent_before(self, chunk: int) -> None:
-        """Chunks before this number are out of the daemon's hands."""
-        self.sent_bytes = max(self.sent_bytes, self.spool.position(chunk))
-
-    def wake(self) -> None:
-        """Tell whoever waits for this query that something changed."""
-        self.changed.set()
-        self.changed = asyncio.Event()
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_Deliver = Callable[[Sequence[RowsStored | StoreFailed]], None]
 
 
 class Queries:
-    """All of them, by id."""
+    """All of them, by id. With ``durable`` they are in ``folder`` after a crash too."""
 
-    def __init__(self, site: str, folder: Path, work: FileWork, limits: Limits = _LIMITS, life: int = 1) -> None:
+    def __init__(
+        self,
+        site: str,
+        folder: Path,
+        work: FileWork,
+        limits: Limits = _LIMITS,
+        life: int = 1,
+        *,
+        durable: bool = False,
+        quota_bytes: int = QUOTA_BYTES,
+    ) -> None:
         self._site = site
         self._life = life
         self._folder = folder
         self._work = work
         self._limits = limits
+        self._durable = durable
+        self._quota_bytes = quota_bytes
         self._count = 0
+        self._now_us: Callable[[], int] = lambda: 0
+        self._deliver: _Deliver = lambda _: None
+        #: The daemon is being stopped: whoever reads is told to come again.
+        self.leaving = False
         self.by_id: dict[str, IssuedQuery] = {}
         #: Those that have ended, in the order in which they did.
         self._ended: dict[str, IssuedQuery] = {}
 
-    def new(self, planned: Planned, keep: bool = False) -> IssuedQuery:
-        """A query whose rows are forgotten when they are taken; or, to ``keep``, not before it is dropped.
+    # -- an earlier life ----------------------------------------------------------------------
 
-        Raises QueryError if there are too many queries here whose rows wait for somebody.
+    def recover(self) -> None:
+        """Take over the queries that an earlier life left. Those that had not ended are as if they were prepared.
+
+        Raises StorageError if what is said about one is damaged; of damaged rows only their query is the worse for it.
+        """
+        if not self._durable or not self._folder.is_dir():
+            return
+        for folder in sorted(self._folder.iterdir()):
+            if folder.is_dir() and any((folder / (JOURNAL_NAME + end)).exists() for end in ("", ".new")):
+                try:
+                    self._recover(folder.name)
+                except OSError as error:
+                    got = error.strerror or error
+                    raise StorageError(f"{folder} required rows that can be read; got {got}") from error
+
+    def _recover(self, query_id: str) -> None:
+        journal = Journal(lambda: Folder(self._folder / query_id))
+        noted = journal.recover()
+        if not noted or any("dropped" in facts for facts in noted):
+            # Nobody was told of it; or it was being removed.
+            for path in (self._folder / query_id).iterdir():
+                path.unlink()
+            (self._folder / query_id).rmdir()
+            return
+        query = self._read(query_id, journal, noted)
+        state: Facts = next(facts for facts in reversed(noted) if "state" in facts)
+        found = query.spool.recover(state["rows"])
+        query.state, query.reason = QueryState(state["state"]), state["reason"]
+        if found.damage:
+            log.error("rows of query %s are lost: %s", query_id, found.damage)
+        for reader in query.readers.values():
+            reader.place = min(max(reader.place, query.spool.oldest_row), query.spool.rows)
+        query.forget_taken()
+        self.by_id[query_id] = query
+        log.info(
+            "query %s has %d rows of an earlier life, %d not taken by all its readers; %d bytes were not confirmed",
+            query_id,
+            query.spool.rows,
+            query.spool.rows - query.spool.taken,
+            found.cut_bytes,
+        )
+        if query.state.ended:
+            query.ending = True
+            query.spool.finish()
+            self._ended[query_id] = query
+
+    def _read(self, query_id: str, journal: Journal, noted: Sequence[Facts]) -> IssuedQuery:
+        first = noted[0]
+        if first.get("query") != query_id:
+            where = f"{self._folder / query_id / JOURNAL_NAME}"
+            raise StorageError(f"{where} required what query {query_id} is; got {first.get('query')!r}")
+        query = self._made(query_id, about_facts(first["about"]), journal, keep=first["keep"])
+        query.run = first["run"]
+        for facts in noted:
+            if "reader" in facts:
+                note = {name: value for name, value in facts.items() if name not in ("reader", "place")}
+                query.readers[facts["reader"]] = Reader(facts["reader"], facts["place"], note=note)
+            elif "forgotten" in facts:
+                query.readers.pop(facts["forgotten"], None)
+        return query
+
+    def can_go_on(self, query_id: str) -> bool:
+        """Whether a query of an earlier life has all its rows."""
+        query = self.by_id.get(query_id)
+        return query is not None and not query.spool.damage
+
+    def end_unfinished(self, reason: str, going_on: Collection[str] = ()) -> None:
+        """Queries of an earlier life that do not go on have failed; what there is of their rows can be read."""
+        for query in list(self.by_id.values()):
+            if not query.ending and query.query_id not in going_on:
+                self.report(query.query_id, QueryState.FAILED, query.spool.damage or reason)
+
+    def stored_spans(self, query_id: str) -> list[tuple[str, Span]]:
+        """By head, the walks of a query whose rows are stored and of which ``done`` did not say that they are done."""
+        return self.by_id[query_id].spool.spans
+
+    def done(self, query_id: str, frontiers: Mapping[str, int]) -> None:
+        """That the heads of a query are done up to these ticks is durable elsewhere, so no start asks for them here."""
+        query = self.by_id.get(query_id)
+        if query is not None:
+            query.spool.done(frontiers)
+
+    # -- a query begins -----------------------------------------------------------------------
+
+    def new(self, planned: Planned, keep: bool = False, reader: str = DEFAULT_READER) -> IssuedQuery:
+        """A query whose rows are forgotten when its readers have taken them; or, to ``keep``, not before it is dropped.
+
+        It begins with one reader. Raises QueryError if there are too many queries here whose rows wait for somebody.
         """
         waiting = sum(not query.is_settled for query in self._ended.values())
         if waiting >= self._limits.untaken_queries_max:
             least = f"fewer than {self._limits.untaken_queries_max} ended queries whose rows are kept"
             raise QueryError(f"site {self._site} requires {least}; it has {waiting}: narrows drop ID forgets one")
         self._count += 1
-        name = new_query_id(self._site, self._life, self._count)
-        query = IssuedQuery(name, planned, Spool(self._folder / name, self._work, keep))
-        self.by_id[name] = query
+        query_id = new_query_id(self._site, self._life, self._count)
+        journal = Journal(lambda: self._disk(query_id))
+        query = self._made(query_id, about_plan(planned.plan), journal, keep=keep)
+        query.planned = planned
+        query.begin_reader(reader, 0)
+        self.by_id[query_id] = query
         return query
 
-    def store(
-        self,
-        effects: Sequence[StoreRows],
-        now_us: Callable[[], int],
-        deliver: Callable[[Sequence[RowsStored | StoreFailed]], None],
-    ) -> None:
-        """Keep the rows of walks, those of a query together, and deliver what may be confirmed then."""
+    async def begin(self, query: IssuedQuery) -> None:
+        """That there is this query is durable from now on. Raises QueryError, and forgets it, if it cannot be."""
+        try:
+            await query.noted(query.first_facts())
+        except (OSError, StorageError) as error:
+            del self.by_id[query.query_id]
+            raise QueryError(f"site {self._site} cannot keep the query: {_text(error)}") from None
+
+    def _made(self, query_id: str, about: About, journal: Journal, *, keep: bool) -> IssuedQuery:
+        spool = Spool(lambda: self._disk(query_id), about.arrow_schema, self._work, keep)
+        return IssuedQuery(query_id, about, spool, journal, self._work)
+
+    def _disk(self, query_id: str) -> Disk:
+        path = self._folder / query_id
+        return Folder(path) if self._durable else Scratch(path)
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def store(self, effects: Sequence[StoreRows], now_us: Callable[[], int], deliver: _Deliver) -> None:
+        """Keep the rows of walks, those of a query together, and deliver what is durable then."""
+        self._now_us, self._deliver = now_us, deliver
         by_query: dict[str, list[StoreRows]] = {}
         for effect in effects:
             by_query.setdefault(effect.query_id, []).append(effect)
         for query_id, walks in by_query.items():
             query = self.by_id.get(query_id)
             if query is not None and not query.ending:
-                self._store(query, walks, now_us, deliver)
+                query.held += walks
+                self._store(query)
 
-    def _store(
-        self,
-        query: IssuedQuery,
-        walks: Sequence[StoreRows],
-        now_us: Callable[[], int],
-        deliver: Callable[[Sequence[RowsStored | StoreFailed]], None],
-    ) -> None:
+    def retry(self) -> None:
+        """What could not be stored is tried again: readers may have taken rows, and a disk may have room."""
+        for query in self.by_id.values():
+            if query.held:
+                self._store(query)
+
+    def _store(self, query: IssuedQuery) -> None:
+        query.trouble = self._over_quota(query)
+        if query.trouble:
+            return
+        walks, query.held = query.held, []
+
         def stored(error: Exception | None) -> None:
-            if error is not None:
-                text = getattr(error, "strerror", None) or str(error)
-                deliver([StoreFailed(query.query_id, f"the result rows cannot be kept at {self._site}: {text}")])
-                return
-            at_us = now_us()
-            for walk in walks:
-                query.latency.add(at_us - walk.sealed_at_us, walk.rows.num_rows)
-                query.unconfirmed.append(RowsStored(walk.query_id, walk.head, walk.span))
-            query.wake()
-            deliver(self.confirm(query))
+            full = isinstance(error, OSError) and error.errno in _FULL
+            # A run that nobody continues has nobody who makes room either.
+            if error is not None and full and self._durable and not query.ending:
+                query.held = [*walks, *query.held]
+                query.trouble = f"the result rows have no room at {self._site}: {_text(error)}"
+            elif error is not None:
+                reason = f"the result rows cannot be kept at {self._site}: {_text(error)}"
+                self._deliver([StoreFailed(query.query_id, reason)])
+            else:
+                at_us = self._now_us()
+                for walk in walks:
+                    query.latency.add(at_us - walk.sealed_at_us, walk.rows.num_rows)
+                query.wake()
+                self._deliver([RowsStored(walk.query_id, walk.head, walk.span) for walk in walks])
 
-        query.spool.append([walk.rows for walk in walks], stored)
+        query.spool.append(walks, stored)
 
-    @staticmethod
-    def confirm(query: IssuedQuery) -> list[RowsStored]:
-        """The stored walks that may be confirmed: all, unless the follower is too far behind."""
-        if query.unsent_bytes > UNSENT_BYTES_MAX:
-            return []
-        confirmed, query.unconfirmed = query.unconfirmed, []
-        return confirmed
+    def _over_quota(self, query: IssuedQuery) -> str:
+        """Why nothing more of a query is stored: so much waits for readers. Nothing if it may be."""
+        # Cheap first: what is not even kept cannot wait.
+        if sum(each.spool.nbytes for each in self.by_id.values()) <= self._quota_bytes:
+            return ""
+        unsent = [size for each in self.by_id.values() if (size := each.unsent_bytes)]
+        own = query.unsent_bytes
+        if sum(unsent) <= self._quota_bytes or own < self._quota_bytes / max(1, len(unsent)):
+            return ""
+        reader = query.slowest.name
+        quota = f"{sum(unsent):,} bytes wait for readers at {self._site}, whose results_quota is {self._quota_bytes:,}"
+        hint = f"take them, or narrows follow {query.query_id} --forget {reader}"
+        return f"{quota}; {own:,} of them are for reader {reader} of {query.query_id}: {hint}"
+
+    # -- a query ends -------------------------------------------------------------------------
 
     def report(self, query_id: str, state: QueryState, reason: str) -> None:
         """A query is in another state; it has ended when the rows that came before that are kept."""
         query = self.by_id.get(query_id)
-        if query is None:
+        if query is None or query.ending:
+            # It is told again after a restart.
             return
-        if state.ended:
-            query.ending = True
-            query.spool.finish(lambda: self._end(query, state, reason))
-        else:
+        if not state.ended:
             query.state, query.reason = state, reason
             query.wake()
+            return
+        query.ending = True
+        query.held.clear()
+        facts = {"state": state.value, "reason": reason, "rows": 0}
+
+        def noted(error: Exception | None) -> None:
+            if error is not None:
+                log.warning("that query %s has ended cannot be noted: %s", query_id, _text(error))
+            self._end(query, state, reason)
+
+        query.note(facts, noted)
 
     def _end(self, query: IssuedQuery, state: QueryState, reason: str) -> None:
-        query.state, query.reason = state, reason
-        query.unconfirmed.clear()
+        query.state, query.reason, query.trouble = state, reason, ""
+        # How many rows there were must be known when the last file is gone.
+        query.note(query.state_facts(), lambda error: None if error else query.spool.finish())
         query.wake()
         if query.query_id not in self.by_id:
             return
@@ -200,9 +288,30 @@ class Queries:
         """Nobody asks for this query any more."""
         query = self.by_id.pop(query_id, None)
         self._ended.pop(query_id, None)
-        if query is not None:
-            query.spool.close()
+        if query is None:
+            return
+        query.note({"dropped": True}, lambda _: None)
+        query.spool.remove()
+        self._work.put(lambda: self._remove_folder(query), lambda _: None)
+        query.wake()
+
+    def _remove_folder(self, query: IssuedQuery) -> None:
+        query.journal.close()
+        with suppress(OSError):
+            (self._folder / query.query_id).rmdir()
+
+    def leave(self) -> None:
+        """The daemon is being stopped."""
+        self.leaving = True
+        for query in self.by_id.values():
+            query.wake()
 
     def close(self) -> None:
+        """Leave everything as it is, for the next life."""
         for query in self.by_id.values():
             query.spool.close()
+            self._work.put(query.journal.close, lambda _: None)
+
+
+def _text(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

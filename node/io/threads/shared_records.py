@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
+from node.core.links.lives import Met
 from node.core.records import RecordChange
 from node.storage.site_records import Records
 
@@ -15,15 +16,15 @@ class SharedRecords:
     def __init__(self, records: Records) -> None:
         self._records = records
         self._using = threading.Lock()
-        self.life = records.life
+        self.life, self.last_life, self.folder = records.life, records.last_life, records.folder
 
     @property
-    def peer_lives(self) -> Mapping[str, int]:
-        return self._records.peer_lives
+    def met(self) -> Mapping[str, Met]:
+        return self._records.met
 
-    def remember_life(self, peer: str, life: int) -> None:
+    def remember(self, peer: str, met: Met) -> None:
         with self._using:
-            self._records.remember_life(peer, life)
+            self._records.remember(peer, met)
 
     def all(self, kind: str) -> dict[str, bytes]:
         with self._using:

@@ -78,6 +78,8 @@ class StorageThread:
         self._aside: list[SetAside | AppendBatch] = []
         self._changes: list[WriteRecords] = []
         self._trouble = ""
+        #: Why records have the room that is reserved for them: until it is reserved again, logs must not take the rest.
+        self._lent = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="storage", daemon=True)
 
@@ -121,6 +123,7 @@ class StorageThread:
             # What is free is not even what records may need: nothing is for the logs.
             trouble, retry = self._trouble, False
         if retry:
+            self._lent = ""
             events += self._logs.retry()
         self._aside += [effect for effect in taken if isinstance(effect, SetAside | AppendBatch)]
         logging_now, full = self._set_aside() if retry or not self._trouble else ([], self._trouble)
@@ -137,7 +140,7 @@ class StorageThread:
             self._reports.put_from_thread(events)
         if written:
             self._reports.records_written_from_thread(written)
-        self._tell_trouble(trouble or full or self._logs.full)
+        self._tell_trouble(trouble or full or self._logs.full or self._lent)
 
     def _set_aside(self) -> tuple[list[AppendBatch], str]:
         """Write what is to be set aside; which batches may be logged then, and why no more, if the disk is full."""
@@ -186,9 +189,10 @@ class StorageThread:
     def _commit(self, changes: list[RecordChange]) -> None:
         try:
             self._records.commit(changes)
-        except NoRoomError:
+        except NoRoomError as error:
             if not self._headroom.release():
                 raise
+            self._lent = str(error)
             self._records.commit(changes)
 
     def _tell_trouble(self, trouble: str) -> None:

@@ -86,11 +86,11 @@ MUTANTS = (
     bug("no copy is held from Prepare on", "OwnedCopies.claim", drop("_hold")),
     bug("claims do not hold new copies", "OwnedCopies.open", drop("_hold")),
     bug("a copy is opened that is not what its query needs", "OwnedCopies.open", drop("check")),
-    bug("a lost query opens a copy of what is gone", "OwnedCopies.open", assigned("message", "message")),
+    bug("a lost query opens a copy of what is gone", "OwnedCopies.open", assigned("message", "message", at=0)),
     bug("what follows a gap is taken for the next", "OwnedCopies.post", condition("_broken", "False")),
     bug("who leases a copy that misses something goes on", "OwnedCopies.settle_claim", condition("_broken", "False")),
     bug("a fetch that fails leaves its copy as it is", "Arrangements.on_not_found", drop("break_off")),
-    bug("a gap in the log ends who only may use a copy", "CatchUp._give_up", condition("feed", "False")),
+    bug("a gap in the log ends who only may use a copy", "CatchUp._give_up", condition("OwnedCopy", "False")),
     bug("what a copy waits for is kept when its holder is lost", "Arrangements._close", drop("forget")),
     bug("a batch is sent that the other half refuses", "Portions.encode", drop("check_fits")),
     # -- all arrangements
@@ -99,12 +99,12 @@ MUTANTS = (
     bug("a log is read for W' beyond its tables", "CatchUp._readable", value("min()", "TICK_END")),
     bug(
         "a fetch holds nothing while the engine looks",
-        "Arrangements.on_fetch",
+        "Arrangements._search",
         drop("hold"),
         "equivalent: an engine works in order, and the copy itself knows the positions of what is found",
     ),
     bug("a fetch is answered for those alone who lease", "Arrangements._searched", assigned("prepared", "set()")),
     bug("no fetchable tuple is kept", "OwnedCopies.keep_fetchable", drop("floor")),
-    bug("the log is trimmed below claims", "Arrangements._pinned_ts", drop("append")),
+    bug("the log is trimmed below claims", "Arrangements._pinned_ts", assigned("begun", "[]")),
     bug("bits are forgotten for tuples that are kept", "Arrangements._forget", argument("forget_before", 0, "_ + 1")),
 )

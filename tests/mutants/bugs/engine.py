@@ -11,7 +11,7 @@ TESTS = {
 }
 
 MUTANTS = (
-    bug("expired rows are appended", "Table.append", condition("min", "False")),
+    bug("expired rows are appended", "Table._alive", condition("min", "True")),
     bug("colliding codes are taken for equal keys", "Table.open_index", assigned("indexes", "True")),
     bug("positions of merged runs are taken to be in order", "runs.merge", assigned("in_order", "True")),
     bug("a position at the low bound is not found", "orders._partition_point", swap("<", "<=", at=2)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.edits import (
+    argument,
     assigned,
     begin,
     condition,
@@ -35,7 +36,7 @@ TESTS = {
 MUTANTS = (
     # -- leases
     bug("no freeze between Prepare and Start", "Lease.frozen", returned("False")),
-    bug("copies are not held from Prepare on", "QueryLeases.prepare", drop("_hold_candidates")),
+    bug("copies are not held from Prepare on", "QueryLeases.prepare", drop("hold")),
     bug("a query that begins in the past has the live table", "QueryLeases.start", condition("tick", "False")),
     bug("delta lets tuples go after one delta", "QueryLeases._begin", constant(2, 1)),
     bug(
@@ -48,9 +49,9 @@ MUTANTS = (
     bug("messages before the start are not kept", "QueryRun._keep_early", drop("append")),
     bug("messages before the start are kept without end", "QueryRun._keep_early", condition("_early_bytes", "False")),
     bug("walks from before the start are taken", "QueryRun.start", drop("on_done")),
-    bug("batches before the start are not kept", "QueryRun.on_batch", drop("append")),
+    bug("batches before the start are not kept", "QueryRun._keep_early_batch", drop("append", at=0)),
     bug("look-ahead never resumes", "QueryRun.on_done", drop("done", at=0)),
-    bug("done may fall", "QueryRun.on_done", condition("tick", "False")),
+    bug("done may fall", "QueryRun.on_done", condition("tick", "False", at=0)),
     # -- walks
     bug("empty walks are told only beside others", "Walks.tell_endings", without("due")),
     bug("rows with a null key go on", "_matchable", returned("walk")),
@@ -62,12 +63,7 @@ MUTANTS = (
         assigned("same", "(step.copy, step.hop.alias) == (need.kind, need.alias)"),
     ),
     # -- the participant
-    bug(
-        "answers of ended walks are taken",
-        "Participant._run_of",
-        without("generation"),
-        "there is one generation of a query in this release",
-    ),
+    bug("answers of ended walks are taken", "Participant._run_of", without("generation")),
     bug(
         "answers' tuples are dropped with an old walk",
         "Participant.on_step",
@@ -78,11 +74,11 @@ MUTANTS = (
     bug("copies are opened for any query", "Participant.on_copy_opened", condition("is_expected", "False", at=1)),
     bug("an id of another home is taken", "Participant._check_id", begin("return")),
     bug("a query is taken whose sites cannot be reached", "Participant._plan_of", condition("unlinked", "False")),
-    bug("queries of a lost home go on", "Participant.peer_lost", drop("close")),
+    bug("queries of a lost home go on", "Participant.peer_lost", drop("_void")),
     # -- home and issuer
     bug("start at the earliest frontier", "HomeQuery.prepared", value("max()", "_0")),
-    bug("start when the first site is ready", "HomeQuery.prepared", condition("_waiting", "False", at=1)),
-    bug("start names no frontiers", "HomeQuery.prepared", drop("_frontiers")),
+    bug("start when the first site is ready", "HomeQuery.prepared", condition("waiting_for", "False")),
+    bug("start names no frontiers", "HomeQuery.prepared", argument("Start", 4, "()")),
     bug(
         "done when taken, not when stored",
         "Issuer.store",

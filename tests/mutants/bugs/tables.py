@@ -33,11 +33,11 @@ MUTANTS = (
     bug("rows see what was before their query's first tick", "RowTable.bounds", value("maximum()", "_0", at=0)),
     bug(
         "the log forgets under a frozen lease",
-        "RowTable.pinned_ts",
+        "RowTable.begin_ts",
         condition("frozen", "False"),
         "equivalent: until it starts a lease is done with nothing, so it pins the lowest tick",
     ),
-    bug("the log forgets what is not done", "RowTable.pinned_ts", drop("append", at=0)),
+    bug("the log forgets what is not done", "RowTable.begin_ts", assigned("own", "TICK_END")),
     # -- Ordinals
     bug("forgotten times are said to be known", "Ordinals.forget_before", drop("known_from")),
     bug("what passed is forgotten one too early", "Passing.forget_before", argument("pop", 0, "_ + 1")),

@@ -33,10 +33,18 @@ class TickAccounts:
         self._nodes = nodes
         self._mail = mail
         self._turn = 0
+        #: By site, the daemon that died there last.
+        self._died: dict[str, Stack] = {}
+
+    def died(self, site: str) -> None:
+        """A daemon was killed: what it knew and had sent is gone, although nobody has noticed yet."""
+        self._died[site] = self._nodes[site]
 
     def check_next(self) -> None:
         """Look at the next query that runs everywhere."""
-        homes = [home for node in self._nodes.values() for home in node.site.homes.values()]
+        homes = [
+            home for site, node in self._nodes.items() if not self._is_dead(site) for home in node.site.homes.values()
+        ]
         running = [home for home in homes if home.state is QueryState.RUNNING]
         if running:
             self._turn += 1
@@ -45,7 +53,11 @@ class TickAccounts:
     def check(self, home: HomeQuery) -> None:
         """Every tick of every head of a query is in one place."""
         runs = {site: self._nodes[site].site.runs.get(home.query_id) for site in home.plan.sites}
-        started = {site: run for site, run in runs.items() if run is not None and run.started}
+        started = {
+            site: run
+            for site, run in runs.items()
+            if run is not None and run.started and run.generation == home.generation and not self._is_dead(site)
+        }
         if home.sink is None or len(started) != len(runs):
             return
         places = list(self._places(home, started))
@@ -62,25 +74,30 @@ class TickAccounts:
                 there = "; ".join(f"{other} {name}" for other, name in own)
                 raise broken(11, f"{home.query_id} {head}: tick {tick_text(at)} is nowhere; there are {there}")
 
+    def _is_dead(self, site: str) -> bool:
+        return self._died.get(site) is self._nodes[site]
+
     def _places(self, home: HomeQuery, runs: Mapping[str, QueryRun]) -> Iterator[Place]:
         assert home.sink is not None
         for head, ledger in home.sink.heads.items():
             for first, end in ledger._taken.items():
                 yield head, Span(first, end), "at the sink"
-        for message in self._mail.everything():
-            if isinstance(message, _Travelling) and message.query_id == home.query_id:
+        for message, generation in self._mail.everything():
+            is_current = generation == home.generation
+            if isinstance(message, _Travelling) and message.query_id == home.query_id and is_current:
                 yield message.head, message.span, type(message).__name__
         for site, run in runs.items():
-            yield from self._waiting(site, home.query_id)
+            yield from self._waiting(site, home)
             yield from _at_rest(site, run)
 
-    def _waiting(self, site: str, query_id: str) -> Iterator[Place]:
+    def _waiting(self, site: str, home: HomeQuery) -> Iterator[Place]:
         """Walks at a site. M joins a walk in two parts, which are one place."""
         found: dict[tuple[str, Span, int], Waiting] = {}
         for waiting in self._nodes[site].site.waiting():
             walk = waiting.walk
             # Who waits for an answer is where the question is.
-            if walk.query_id == query_id and waiting.stage is not Stage.ANSWER:
+            is_own = (walk.query_id, walk.generation) == (home.query_id, home.generation)
+            if is_own and waiting.stage is not Stage.ANSWER:
                 found[walk.head, walk.span, walk.step] = waiting
         for (head, span, _), waiting in found.items():
             asked = "asked about" if isinstance(waiting.detail, Sought) else waiting.stage
@@ -93,13 +110,16 @@ def _at_rest(site: str, run: QueryRun) -> Iterator[Place]:
     for ending in run._walks.endings._walks:
         yield ending.head, ending.span, f"ending at {site}"
     for head in (head for head, start in run.shape.starts.items() if start == site):
-        frontier = max(_frontier(run, head, site), run.first_tick)
+        frontier = _frontier(run, head, site)
         if frontier < TICK_END:
-            yield head, Span(frontier, TICK_END), f"not read at {site}"
+            for span in run._heads[head].spans(Span(frontier, TICK_END)):
+                yield head, span, f"not read at {site}"
 
 
 def _frontier(run: QueryRun, head: str, site: str) -> int:
-    """How far the table is that the walks of a head start with."""
+    """How far the table is that the walks of a head start with, or what is read for those that are behind."""
+    if head in run._cursors:
+        return run._cursors[head].frontier
     if run.plan.query.ref(head).stream.site == site:
         table = run._leases.table_of(head)
         assert table is not None

@@ -1,7 +1,7 @@
 """What must be true of all sites together after every message.
 
  1  no message, ending or stored row speaks of a tick that is not durable in its stream's log
- 2  frontiers and done never fall
+ 2  frontiers and done never fall (over crashes: ``durability``)
  4  each (query, head, tick) is stored by at most one walk
  5  spans of a head do not overlap
  6  no lease lies before what its arrangement keeps, no done minus window before what the log keeps
@@ -9,9 +9,10 @@
  9  both books of a step agree once what is under way is read
 11  each undone tick of a head is in exactly one place (``accounts``), and each walk that waits has a cause to go on
 13  leases belong to live queries; no arrangement is without a lease; both halves of a copy are there
-15  a log holds what is needed or retained, and little more
+15  a log holds what is needed or retained, and little more; at its quota no source is read, and what is needed stays
 
-7 is the judge of copies (``copies``), 14 the deadline of a run.
+3 is in ``durability``, 7 the judge of copies (``copies``). 10: of a generation that is void at a site nothing waits or
+asks there. 12 are the oracle's rows, which every walk again must give. 14 is the deadline of a run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from node.core.arrangements.copies.key_copy import CountedCopy, KeysHolder
 from node.core.arrangements.copies.mixed_copy import MixedHolder, MixedOwner
 from node.core.arrangements.copies.reduced_copy import ReducedHolder, ReducedOwner
 from node.core.arrangements.lease import Lease
-from node.core.arrangements.reach import Reach
+from node.core.arrangements.reach import Reach, reach_of
 from node.core.arrangements.table import RowTable
 from node.core.effects import StoreRows
 from node.core.keys.keybook import KeyBook
@@ -47,26 +48,36 @@ from node.core.links.messages import (
     Sync,
     TupleAnswer,
 )
+from node.core.queries.home import HomeQuery
 from node.core.queries.run import QueryRun
 from node.core.site import Site
 from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_start, tick_text
 from node.core.work import FetchAnswer
 from node.stack import Stack
+from planner.model.query import PolicyName
 from tests.sim.judges.accounts import TickAccounts
 from tests.sim.judges.copies import CopyJudge
 from tests.sim.judges.invariant import broken
 from tests.sim.judges.views import View, Views
 from tests.sim.mail import Mail
 from tests.sim.scenarios.queries import QuerySpec
+from tests.sim.scenarios.scenario import NO_QUOTA
 
 
 class Invariants:
     """Looks at all sites of a run; remembers what it needs to look only at what has changed."""
 
     def __init__(
-        self, nodes: Mapping[str, Stack], mail: Mail, views: Views, copies: CopyJudge, specs: Mapping[str, QuerySpec]
+        self,
+        nodes: Mapping[str, Stack],
+        mail: Mail,
+        views: Views,
+        copies: CopyJudge,
+        specs: Mapping[str, QuerySpec],
+        tau_ms: int,
     ) -> None:
+        self._tau_ms = tau_ms
         self._nodes = nodes
         self._mail = mail
         self._views = views
@@ -83,8 +94,11 @@ class Invariants:
         self._stored: dict[tuple[str, str], list[Span]] = {}
         self._fed: dict[str, int] = {}
         self._bits: dict[object, tuple[int, int]] = {}
-        self._books: dict[tuple[str, str, int], int] = {}
+        self._books: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._restarted: set[str] = set()
+        self._emptied: set[str] = set()
+        #: Queries that some site has ended alone; their homes may not have heard.
+        self.given_up: set[str] = set()
         self._pending: dict[str, set[int]] = {}
         self.checks = 0
 
@@ -102,9 +116,12 @@ class Invariants:
         """The engine has answered."""
         self._pending[site].discard(op_id)
 
-    def restarted(self, site: str) -> None:
-        """A site begins anew, and so do its streams."""
+    def restarted(self, site: str, fresh: bool) -> None:
+        """A site begins anew, from what its disk has."""
         self._restarted.add(site)
+        self._accounts.died(site)
+        if fresh:
+            self._emptied.add(site)
         self._risen.pop(site, None)
         self._opened.pop(site, None)
         self._kept.pop(site, None)
@@ -132,6 +149,7 @@ class Invariants:
         self._check_halves(site, state)
         self._check_books(state)
         self._check_causes(site, state)
+        self._check_floor(site, state)
         self._accounts.check_next()
 
     # -- 1 and 2: ticks -----------------------------------------------------------------------
@@ -258,6 +276,10 @@ class Invariants:
         """The number in a view of the first tuple that a lease can still ask for; None if that is none of them."""
         if lease.frozen or lease.keys is None or lease.linger is not None:
             return None
+        home = self._nodes[self._specs[lease.query_id].sink].site.homes.get(lease.query_id)
+        if home is None or home.state.ended:
+            # It is over, and not all its sites have heard.
+            return None
         assert lease.first_tick is not None
         done = max(lease.done, _others(lease.reach.alias, self._done(state, lease.query_id)))
         return self._needed_from(lease.reach, lease.first_tick, done, view)
@@ -335,18 +357,27 @@ class Invariants:
     def _check_book(self, site: str, run: QueryRun, head: str, step: int, half: AskingSource) -> None:
         place, book, owner = (run.query_id, head, step), half._book, half._step.owner
         other = self._nodes[owner].site.runs.get(run.query_id)
-        if other is None or other._walks is None or self._books.get(place) == book._count:
+        if other is None or other._walks is None or self._books.get(place) == (run.generation, book._count):
+            return
+        if other.generation != run.generation:
             return
         going = self._mail.between(site, owner)
         if any(isinstance(one, AskMatches) and (one.query_id, one.head, one.step) == place for one in going):
             return
-        self._books[place] = book._count
+        self._books[place] = run.generation, book._count
         there = other._walks._destinations[head, step]
         assert isinstance(there, FindingDestination)
         if _pages(book) != _pages(there._book):
             raise broken(9, f"books of {place} differ: {_pages(book)} at {site}, {_pages(there._book)} at {owner}")
 
     # -- 11: causes ---------------------------------------------------------------------------
+
+    def _check_floor(self, site: str, state: Site) -> None:
+        """10: nothing of a generation that is void here waits or asks."""
+        for waiting in state.waiting():
+            walk, run = waiting.walk, state.runs.get(waiting.walk.query_id)
+            if run is None or run.generation != walk.generation:
+                raise broken(10, f"{site} has {walk}, and runs {None if run is None else run.generation}")
 
     def _check_causes(self, site: str, state: Site) -> None:
         unanswerable = set(state.asking) - self._pending.get(site, set())
@@ -390,31 +421,48 @@ class Invariants:
     def trimmed(self, site: str, stream: str, tick: int) -> None:
         """A log is cut before a tick: nothing from there on may be needed."""
         state = self._nodes[site].site
-        for run, alias in _users(state, stream):
-            if not run.started:
+        for run, _ in _users(state, stream):
+            if not run.started and not run.is_resumed:
                 raise broken(15, f"{stream} is cut before {tick_text(tick)} while {run.query_id} is prepared")
-            needed = self._needed_tick(state, run, alias)
-            if needed < tick:
+        for home, alias in self._needing(stream):
+            needed = self._needed_tick(home, alias)
+            if needed < tick and site not in self._emptied:
                 raise broken(
-                    15, f"{stream} is cut before {tick_text(tick)}; {run.query_id} {alias} needs {tick_text(needed)}"
+                    15, f"{stream} is cut before {tick_text(tick)}; {home.query_id} {alias} needs {tick_text(needed)}"
                 )
         own = state.streams[stream]
-        if own._retain and tick_start(tick, own.tau) > own._newest_ts - own._retain:
+        # At the quota it gives way.
+        is_bounded = self._nodes[site].limits.log_bytes_max < NO_QUOTA
+        is_retained = own._retain and tick_start(tick, own.tau) > own._newest_ts - own._retain
+        if not is_bounded and (own._keep_whole or is_retained):
             raise broken(15, f"{stream} is cut before {tick_text(tick)}, which it retains")
 
-    def _needed_tick(self, state: Site, run: QueryRun, alias: str) -> int:
-        done = self._done(state, run.query_id) or run._done
-        own = done[alias]
-        reach = run._reaches[alias]
-        # What others look at in a full copy is not needed here: a copy is not filled again while it is used.
-        looked = any(run._leases._looks_here(step, alias) for step in run.shape.all_steps)
-        if not looked or any(lease.linger is not None for lease in _leases_of(state, run)):
-            return own
+    def reading(self, site: str) -> None:
+        """A source of a site is read: its logs may hold more then."""
+        held = sum(batch.nbytes for stream in self._nodes[site].site.streams.values() for batch in stream._log)
+        if held >= self._nodes[site].limits.log_bytes_max:
+            raise broken(15, f"a source of {site} is read, and its logs hold {held} bytes")
+
+    def _needing(self, stream: str) -> Iterator[tuple[HomeQuery, str]]:
+        """Queries that go on, wherever their homes are, and their names for a stream."""
+        for node in self._nodes.values():
+            for home in node.site.homes.values():
+                is_over = home.state.ended or home.first_tick is None or home.query_id in self.given_up
+                is_over |= home.plan.policy.name is PolicyName.DELTA
+                for ref in () if is_over else home.plan.query.streams:
+                    if ref.stream.name == stream:
+                        yield home, ref.alias
+
+    def _needed_tick(self, home: HomeQuery, alias: str) -> int:
+        """From where on a log must be there if the home of a query dies now."""
+        assert home.first_tick is not None
+        done = dict(home.kept_done)
+        reach = reach_of(home.plan.query, alias, self._tau_ms)
         view = self._views.of(reach.stream)
-        number = self._needed_from(reach, run.first_tick, _others(alias, done), view)
+        number = self._needed_from(reach, home.first_tick, _others(alias, done), view)
         if number is None or number >= len(view.tuples):
-            return own
-        return min(own, view.tuples[number].tick)
+            return done[alias]
+        return min(done[alias], view.tuples[number].tick)
 
     def fed(self, site: str) -> None:
         """Streams of a site have more: that is when their logs are cut, so each begins with what is needed."""
@@ -430,17 +478,23 @@ class Invariants:
     def _is_kept_for(self, state: Site, name: str, stream: StreamState) -> bool:
         """Whether the oldest batch of a log is retained, or needed by somebody as far as the site knows."""
         oldest = stream._log[0]
+        if stream._keep_whole:
+            return True
         if stream._retain and tick_start(oldest.end, stream.tau) > stream._newest_ts - stream._retain:
             return True
         if state.arrangements.readers.behind(name):
             return True
         if any(claim.stream == name for claim in state.arrangements.owned.claims):
             return True
+        if any(name in pins for query_id, pins in state.arrangements._pins.items() if query_id not in state.runs):
+            return True
         for run, alias in _users(state, name):
             reach = run._reaches[alias]
             if not run.started or reach.length is None:
                 return True
-            low = tick_start(min(run._done[alias], _others(alias, run._done)), reach.tau)
+            # At home by what is kept of that alone.
+            done = dict(state.homes[run.query_id].kept_done) if run.plan.sink == state.name else run._done
+            low = tick_start(min(done[alias], _others(alias, done)), reach.tau)
             if tick_start(oldest.end, stream.tau) > low - reach.length // reach.scale - 1:
                 return True
         return False
@@ -453,10 +507,6 @@ def _users(state: Site, stream: str) -> list[tuple[QueryRun, str]]:
         for alias in run.local_aliases
         if run.plan.query.ref(alias).stream.name == stream
     ]
-
-
-def _leases_of(state: Site, run: QueryRun) -> list[Lease]:
-    return [lease for table in state.arrangements.local.all for lease in table.leases if lease.query_id == run.query_id]
 
 
 def _others(alias: str, done: Mapping[str, int]) -> int:

@@ -15,11 +15,11 @@ from tests.sim.scenarios.queries import ALGORITHMS, QuerySpec, Ref, Way, Window
 from tests.sim.scenarios.scenario import (
     MS,
     Extra,
-    Restart,
     Scenario,
     StreamData,
     random_faults,
     random_limits,
+    random_restarts,
     random_stream,
 )
 
@@ -54,7 +54,7 @@ def crowd_of(seed: int) -> Scenario:
         reference_engine=rng.random() < 0.3,
         limits=random_limits(rng, delay_us_max),
         faults=random_faults(rng, SITES) if rng.random() < 0.4 else (),
-        restart=Restart(rng.randrange(3_000 * MS), rng.choice(SITES)) if rng.random() < 0.07 else None,
+        restarts=random_restarts(rng, SITES),
     )
 
 

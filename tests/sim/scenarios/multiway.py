@@ -6,19 +6,21 @@ Streams are small and the number of combinations is bounded, because the oracle 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from tests.sim.scenarios.predicates import Col, Columns, Term, random_filter, random_output, random_residual
-from tests.sim.scenarios.queries import ALGORITHMS, Column, Edge, QuerySpec, Ref, Way
+from tests.sim.scenarios.queries import ALGORITHMS, Edge, QuerySpec, Ref, Way
 from tests.sim.scenarios.scenario import (
     MS,
     Extra,
-    Restart,
     Scenario,
     StreamData,
     random_faults,
     random_limits,
+    random_restarts,
     random_stream,
     random_window,
 )
@@ -72,7 +74,7 @@ def random_scenario(rng: random.Random, seed: int) -> Scenario:
         reference_engine=rng.random() < 0.3,
         limits=random_limits(rng, delay_us_max),
         faults=random_faults(rng, sites),
-        restart=Restart(rng.randrange(3_000 * MS), rng.choice(sites)) if rng.random() < 0.1 else None,
+        restarts=random_restarts(rng, sites),
         damaged_per_mille=rng.choice([0, 0, 0, 5]),
     )
 
@@ -117,24 +119,34 @@ def combinations(streams: Sequence[StreamData], query: QuerySpec) -> int:
 
 
 def _sizes(streams: Sequence[StreamData], query: QuerySpec, order: Sequence[Ref]) -> Iterator[int]:
-    found: list[dict[Column, object]] = [{}]
+    #: Combinations so far, as the number of the row of each stream.
+    found: list[tuple[int, ...]] = [()]
+    places = {ref.alias: place for place, ref in enumerate(order)}
+    columns = {ref.alias: _columns(next(data for data in streams if data.name == ref.stream)) for ref in order}
     for place, ref in enumerate(order):
-        before = {other.alias for other in order[:place]}
-        edges = [
-            edge if edge[0][0] == ref.alias else edge[::-1]
-            for edge in query.edges
-            if ref.alias in (edge[0][0], edge[1][0]) and (edge[0][0] in before or edge[1][0] in before)
-        ]
-        rows = next(data for data in streams if data.name == ref.stream).table().to_pylist()
-        found = [
-            {**one, **{(ref.alias, name): value for name, value in row.items()}}
-            for one in found
-            for row in rows
-            if all(one[other] is not None and one[other] == row[own[1]] for own, other in edges)
-        ]
+        edges = [edge if edge[0][0] == ref.alias else edge[::-1] for edge in query.edges if ref.alias in _ends(edge)]
+        edges = [(own, other) for own, other in edges if places[other[0]] < place]
+        rows: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+        for row in range(len(columns[ref.alias]["n"])):
+            rows[tuple(columns[ref.alias][own[1]][row] for own, _ in edges)].append(row)
+        wanted = [(places[other[0]], columns[other[0]][other[1]]) for _, other in edges]
+        more = []
+        for one in found:
+            key = tuple(values[one[at]] for at, values in wanted)
+            more += [(*one, row) for row in rows.get(key, ())] if None not in key else []
+        found = more
         yield len(found)
         if len(found) > COMBINATIONS_MAX:
             return
+
+
+def _ends(edge: Edge) -> tuple[str, str]:
+    return edge[0][0], edge[1][0]
+
+
+@lru_cache(maxsize=64)
+def _columns(data: StreamData) -> dict[str, list[object]]:
+    return data.table().to_pydict()  # type: ignore[no-any-return]
 
 
 # -- queries ----------------------------------------------------------------------------------

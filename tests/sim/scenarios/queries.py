@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from planner.model.beginning import DEFAULT_BEGINNING, Beginning
 from planner.model.plans import checked_plan, parse_policy
 from planner.model.query import Algorithm, JoinQuery, Plan, Sequence, Step
 from tests.sim.scenarios.predicates import Col, Predicate, Term
@@ -62,6 +63,7 @@ class QuerySpec:
     drop_after_us: int | None = None
     #: Given up by one of its sites alone, so long after it was issued.
     given_up: tuple[str, int] | None = None
+    beginning: Beginning = DEFAULT_BEGINNING
 
     @property
     def aliases(self) -> tuple[str, ...]:

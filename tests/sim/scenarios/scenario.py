@@ -11,12 +11,17 @@ import pyarrow as pa
 
 from netsim.profiles import Wan
 from node.core.limits import Limits
+from tests.sim.crashes import KINDS, RARE_KINDS, CrashPoint
 from tests.sim.scenarios.queries import ALGORITHMS, QuerySpec, Window, two_way_query
 
 MS = 1_000  # microseconds
+#: A daemon that stays down this long: longer than others wait for it to get ready.
+LONG_US = 720_000 * MS
 
 #: Rows of a stream in a two-way scenario.
 SIZES = (0, 1, 5, 30, 30, 80, 80)
+#: What logs may hold: more than any scenario has.
+NO_QUOTA = Limits().log_bytes_max
 _TYPES = {"int": pa.int64(), "narrow": pa.int32(), "string": pa.string()}
 
 
@@ -43,6 +48,8 @@ class StreamData:
     extras: tuple[Extra, ...] = ()
     #: How much of its past is kept for queries that come later.
     retain_ms: int = 0
+    #: All of its past is, for those that ask for it.
+    keep_whole: bool = False
 
     @property
     def first_ts(self) -> int | None:
@@ -80,10 +87,15 @@ class Fault:
 
 @dataclass(frozen=True)
 class Restart:
-    """At ``at_us`` the daemon of a site is killed and started again, with nothing of what it knew."""
+    """At ``at_us`` the daemon of a site is killed, and after ``down_us`` started again with what its disk has.
+
+    ``fresh``: with an empty disk.
+    """
 
     at_us: int
     site: str
+    down_us: int = 0
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,10 @@ class Scenario:
     paced: bool
     reference_engine: bool
     faults: tuple[Fault, ...] = ()
-    restart: Restart | None = None
+    restarts: tuple[Restart, ...] = ()
+    crashes: tuple[CrashPoint, ...] = ()
+    #: What a disk takes to make something durable, besides a delay.
+    sync_us: int = 0
     #: How many of a thousand frames arrive with a flipped bit.
     damaged_per_mille: int = 0
     limits: Limits = field(default_factory=Limits)
@@ -112,7 +127,16 @@ class Scenario:
     @property
     def disk(self) -> bool:
         """Whether streams are logged on a simulated disk; else in memory, as ``narrows run`` does."""
-        return self.seed % 2 == 0
+        return self.seed % 2 == 0 or self.has_quota or self._is_killed
+
+    @property
+    def has_quota(self) -> bool:
+        """Whether the logs of a site may be full."""
+        return self.limits.log_bytes_max < NO_QUOTA
+
+    @property
+    def _is_killed(self) -> bool:
+        return bool(self.crashes) or any(not restart.fresh for restart in self.restarts)
 
     def data(self, stream: str) -> StreamData:
         """The stream of that name."""
@@ -184,9 +208,9 @@ def two_way_of(seed: int) -> Scenario:
         reference_engine=rng.random() < 0.3,
         limits=random_limits(rng, delay_us_max),
     )
-    restart = Restart(rng.randrange(3_000 * MS), rng.choice(sites)) if rng.random() < 0.15 else None
     damaged = rng.choice([0, 0, 0, 5])
-    return replace(scenario, faults=random_faults(rng, sites), restart=restart, damaged_per_mille=damaged)
+    restarts = random_restarts(rng, sites)
+    return replace(scenario, faults=random_faults(rng, sites), restarts=restarts, damaged_per_mille=damaged)
 
 
 def random_stream(
@@ -250,6 +274,18 @@ def random_limits(rng: random.Random, delay_us_max: int) -> Limits:
     )
 
 
+def random_restarts(rng: random.Random, sites: tuple[str, ...]) -> tuple[Restart, ...]:
+    """Daemons die: none, one, or several, also one after the other or together."""
+    count = rng.choice([0, 0, 0, 1, 1, 2, 4])
+    at_us = rng.randrange(3_000 * MS)
+    restarts = []
+    for _ in range(count):
+        down_us = rng.choice([0, 10 * MS, 1_000 * MS, 8_000 * MS])
+        restarts.append(Restart(at_us, rng.choice(sites), down_us, rng.random() < 0.07))
+        at_us += rng.choice([0, 1 * MS, 50 * MS, 300 * MS, 3_000 * MS])
+    return tuple(restarts)
+
+
 def random_faults(rng: random.Random, sites: tuple[str, ...]) -> tuple[Fault, ...]:
     pairs = [(a, b) for a in sites for b in sites if a < b]
     if not pairs:
@@ -259,3 +295,32 @@ def random_faults(rng: random.Random, sites: tuple[str, ...]) -> tuple[Fault, ..
         Fault(rng.randrange(3_000 * MS), rng.choice([1, 500 * MS, 5_000 * MS]), rng.choice(pairs), rng.random() < 0.3)
         for _ in range(count)
     )
+
+
+def with_crashes(scenario: Scenario) -> Scenario:
+    """Daemons die at steps that the seed decides: alone, together, again while they recover. Some disks are slow."""
+    rng = random.Random(f"crashes {scenario.seed}")
+    points = []
+    if rng.random() < 0.7:
+        points += [CrashPoint("", (kind,)) for kind in rng.sample(RARE_KINDS, 6)]
+    for _ in range(rng.choice([0, 0, 1, 2, 3])):
+        also = tuple(rng.sample(scenario.sites, rng.randint(0, len(scenario.sites)))) if rng.random() < 0.2 else ()
+        down_us = rng.choice([0, 10 * MS, 1_000 * MS, 8_000 * MS, LONG_US])
+        occurrence = rng.choice([1, 1, 1, 2, 3, 5, 10])
+        kinds = tuple(sorted(rng.sample(KINDS, 3)))
+        points.append(CrashPoint(rng.choice(("", *scenario.sites)), kinds, occurrence, down_us, also))
+    return replace(
+        scenario,
+        crashes=tuple(points),
+        sync_us=rng.choice([0, 0, 0, 0, 20 * MS, 1_000 * MS]),
+        limits=replace(scenario.limits, ended_queries_max=rng.choice([1, 1, 10])),
+        queries=tuple(_given_up(rng, scenario, query) for query in scenario.queries),
+    )
+
+
+def _given_up(rng: random.Random, scenario: Scenario, query: QuerySpec) -> QuerySpec:
+    """Now and then a site that is not its home cannot go on with a query."""
+    sites = sorted({scenario.data(ref.stream).site for ref in query.refs} - {query.sink})
+    if query.given_up is not None or not sites or rng.random() > 0.07:
+        return query
+    return replace(query, given_up=(rng.choice(sites), round(10 ** rng.uniform(1, 6.5))))

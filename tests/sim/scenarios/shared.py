@@ -14,10 +14,10 @@ from tests.sim.scenarios.predicates import Col, Compare, Lit
 from tests.sim.scenarios.queries import ALGORITHMS, QuerySpec, Ref, Way, Window
 from tests.sim.scenarios.scenario import (
     MS,
-    Restart,
     Scenario,
     random_faults,
     random_limits,
+    random_restarts,
     random_stream,
 )
 
@@ -55,7 +55,7 @@ def shared_of(seed: int) -> Scenario:
         reference_engine=rng.random() < 0.4,
         limits=random_limits(rng, delay_us_max),
         faults=random_faults(rng, SITES) if rng.random() < 0.5 else (),
-        restart=Restart(rng.randrange(3_000 * MS), rng.choice(SITES)) if rng.random() < 0.1 else None,
+        restarts=random_restarts(rng, SITES),
     )
 
 

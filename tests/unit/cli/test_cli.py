@@ -17,8 +17,9 @@ from rich.console import Console
 from cli.main import main
 from cli.show.tables import show_status
 from cli.tasks.stats import run_stats, step_stats, traffic_stats
+from node.core.limits import Limits
 from node.core.links.causes import Cause, Purpose, Traffic
-from node.core.status import CopyRole, CopyStatus, ProbeCounts, StepRows, TableStatus
+from node.core.status import CatchingUp, CopyRole, CopyStatus, ProbeCounts, StepRows, TableStatus
 from node.io.clock import Clock
 from node.io.control import Control
 from node.io.planning.plan_desk import PlanDesk
@@ -91,10 +92,13 @@ class FakeRunner:
             view_counts=list,
             copy_statuses=lambda: [OWNER, HOLDER],
             table_statuses=lambda: [TABLE],
+            catching_up=lambda: [CatchingUp("orders", "copy", "bow", ("ash-1",), 30, 40)],
             probe_counts=lambda: [ProbeCounts("ash-1", 250_000, 3, 4)],
             step_rows=lambda: [StepRows("ash-1", "o", 1, 20, 3)],
+            arrangements=SimpleNamespace(logged_bytes=0, logs_full=False),
+            kept_for=[],
         )
-        self.stack = SimpleNamespace(site=site, links={}, traffic=Traffic())
+        self.stack = SimpleNamespace(site=site, links={}, traffic=Traffic(), limits=Limits())
         self.stack.traffic.count(Cause("ash-1", Purpose.STEP, "o", 1), "bow", "tuples", 400, 14.0, True)
         self.events: list[Any] = []
         self.clock = Clock()
@@ -159,6 +163,9 @@ def test_status_holds_windows_copies_and_probes(tmp_path: Path) -> None:
             nbytes=91_000,
             users=["ash-1", "cam-7"],
         )
+    ]
+    assert list(reply.catching_up) == [
+        pb.CatchingUpStatus(stream="orders", what="copy", peer="bow", queries=["ash-1"], tick=30, goal_tick=40)
     ]
     assert list(reply.copies) == [
         pb.CopyStatus(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cli.show.diagnosis import diagnosis
+from node.core.status import LOGS_FULL
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 
@@ -158,6 +159,56 @@ def test_readers_that_are_slow_stopped_or_not_there() -> None:
     assert "nobody follows it: narrows follow gamma-1 takes them; so many that streams are not read on" in line
 
 
+def test_logs_at_their_quota_say_for_whom_they_are_kept_and_what_to_do() -> None:
+    paused = stream("orders", "paused", reason=LOGS_FULL, state_seconds=60.0, still_seconds=60.0)
+    kept = pb.KeptLog(query_id="delta-1", home="delta", stream="orders", since=600, bytes=900)
+    full: dict[str, Any] = {"streams": [paused], "log_bytes": 1_000, "log_quota_bytes": 1_000}
+    (line,) = said(alpha=alpha(**full, kept=[kept]))
+    assert line == (
+        "the logs of alpha have reached log_quota (they hold 1.0 kB of 1.0 kB): orders is not read on; 900 B since "
+        "1970-01-01 00:01:00.000 are kept for query delta-1 of home delta, which waits for delta: bring delta back, or "
+        "narrows drop delta-1 --at alpha"
+    )
+    # Of a query that runs: it is itself too large; over all its streams.
+    runs = [
+        pb.KeptLog(query_id="gamma-1", home="gamma", stream=name, since=since, bytes=400, runs=True)
+        for name, since in (("orders", 700), ("refunds", 600))
+    ]
+    (line,) = said(alpha=alpha(**full, kept=runs))
+    assert line.endswith(
+        "; 800 B since 1970-01-01 00:01:00.000 are kept for query gamma-1 of home gamma, which runs: raise log_quota "
+        "and restart alpha, or narrows drop gamma-1"
+    )
+    # Its home is silent, and nobody has noticed at the other sites.
+    lines = said(alpha=alpha(**full, kept=runs), gamma="site gamma requires a running daemon")
+    assert any(line.endswith("bring gamma back, or narrows drop gamma-1 --at alpha") for line in lines)
+    many = [pb.KeptLog(query_id=f"delta-{n}", home="delta", stream="orders", bytes=n) for n in range(5)]
+    (line,) = said(alpha=alpha(**full, kept=many))
+    assert [f"query delta-{n}" in line for n in range(5)] == [False, False, True, True, True]
+    assert line.endswith("; 2 queries more need less")
+
+
+def test_logs_below_their_quota_are_no_trouble() -> None:
+    kept = pb.KeptLog(query_id="delta-1", home="delta", stream="orders", bytes=900)
+    assert said(alpha=alpha(log_bytes=999, log_quota_bytes=1_000, kept=[kept])) == said()
+
+
+def test_of_several_readers_the_one_that_lags_is_named() -> None:
+    waits: dict[str, Any] = {"unread_rows": 9, "unread_bytes": 90, "unread_seconds": 21.0}
+    quick = pb.ReaderStatus(name="default", attached=True)
+    slow = pb.ReaderStatus(name="billing", lag_rows=9)
+    trouble = "results_quota is 90; 90 of them are for reader billing of gamma-1"
+    (line,) = said(gamma=gamma(query(**waits, readers=[quick, slow], full=True, trouble=trouble)))
+    assert "nobody follows it as billing: narrows follow gamma-1 --as billing takes them; so many that streams" in line
+    assert line.endswith(f"({trouble})")
+    slow.attached = True
+    assert "its reader billing is connected and takes none" in said(gamma=gamma(query(**waits, readers=[slow])))[0]
+    file = pb.ReaderStatus(name="file", lag_rows=9, file="/rows.csv", trouble="disk full")
+    assert "they are not yet in /rows.csv (disk full)" in said(gamma=gamma(query(**waits, readers=[file])))[0]
+    left = query(state="completed", unread_rows=1, followed=False, readers=[quick, slow])
+    assert "that billing has not taken" in said(gamma=gamma(ended=[left]))[0]
+
+
 def test_rows_that_wait_of_a_query_that_has_ended_and_one_that_failed() -> None:
     left = query(state="completed", unread_rows=1, unread_bytes=100, followed=False)
     failed = query("gamma-2", "failed", state_seconds=30.0, reason="stream orders at alpha: gone")
@@ -220,3 +271,36 @@ def test_the_heaviest_comes_first() -> None:
     words = [line.split()[0] for line in lines]
     assert words == ["query", "link", "stream", "query"]
     assert "failed" in lines[0]
+
+
+def test_a_query_that_recovers_says_since_when_why_and_for_whom_it_waits() -> None:
+    recovery = pb.RecoveryStatus(reason="site beta: it was restarted", seconds=4.2)
+    waiting = query(state="recovering", waiting_for=["beta"], recovery=recovery)
+    assert said(gamma=gamma(waiting)) == [
+        "query gamma-1 recovers for 4 s (site beta: it was restarted): it waits for beta; nothing is lost"
+    ]
+
+
+def test_a_query_that_catches_up_says_how_far_it_is() -> None:
+    heads = [
+        pb.HeadProgress(head="o", begun_tick=100, done_tick=183, goal_tick=200),
+        pb.HeadProgress(head="p", begun_tick=90, done_tick=120, goal_tick=TICK_END),
+        pb.HeadProgress(head="q", begun_tick=90, done_tick=120, goal_tick=120),
+    ]
+    recovery = pb.RecoveryStatus(reason="site gamma was restarted", seconds=2.0, heads=heads)
+    behind = [
+        pb.CatchingUpStatus(stream="orders", what="copy", peer="beta", queries=["gamma-1"], tick=10, goal_tick=20),
+        pb.CatchingUpStatus(stream="orders", what="head", queries=["gamma-1"], tick=10, goal_tick=20),
+        pb.CatchingUpStatus(stream="orders", what="window", queries=["gamma-1"], tick=20, goal_tick=20),
+    ]
+    assert said(gamma=gamma(query(recovery=recovery)), alpha=alpha(catching_up=behind)) == [
+        (
+            "query gamma-1 catches up for 2 s (site gamma was restarted): "
+            "o has 83%, event time 1970-01-01 00:00:18.300 of 1970-01-01 00:00:20.000, "
+            "p has event time 1970-01-01 00:00:12.000 of end, q is where it was; nothing is lost"
+        ),
+        (
+            "alpha reads the log of orders for the copy that beta has (gamma-1): "
+            "event time 1970-01-01 00:00:01.000 of 1970-01-01 00:00:02.000"
+        ),
+    ]

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.failures import said
-from cli.tasks import output
 from cli.tasks.delivery import deliver
 from cli.tasks.follow import follow
 from cli.tasks.interruption import uninterrupted
-from node.client import Client
+from node.client import Client, UnknownQueryError
+from node.io.results import row_formats
 from node.rpc import control_pb2 as pb
 from planner.model.errors import NarrowsError
 
@@ -29,35 +29,44 @@ class Replies:
 
     def __init__(self, state: str) -> None:
         self.told = 0
+        self._next_row = 0
         chunks = [pa.RecordBatch.from_pydict({"n": [number]}, schema=SCHEMA) for number in range(3)]
         self._replies = iter(
             [
                 pb.FollowReply(schema=SCHEMA.serialize().to_pybytes()),
-                *(pb.FollowReply(number=at, rows=rows.serialize().to_pybytes()) for at, rows in enumerate(chunks)),
+                *(pb.FollowReply(first_row=at, rows=rows.serialize().to_pybytes()) for at, rows in enumerate(chunks)),
                 pb.FollowReply(info=pb.QueryInfo(state=state, reason="so it is")),
             ]
         )
 
+    run = client = "that one"
+
     def __iter__(self) -> Any:
         return self._replies
 
-    def taken(self, number: int) -> None:
-        self.told = number
+    @property
+    def next_row(self) -> int:
+        return self._next_row
 
-    seen = taken
+    def passed(self, rows: int) -> None:
+        self._next_row += rows
 
     def close(self) -> None:
         pass
 
-    cancel = close
-
 
 class Daemon:
+    patience = None
+    site = "alpha"
+
     def __init__(self, state: str = "completed") -> None:
         self.replies = Replies(state)
 
-    def follow(self, query_id: str) -> Replies:
+    def follow(self, query_id: str, reader: str) -> Replies:
         return self.replies
+
+    def take(self, query_id: str, run: str, before: int, **_: object) -> None:
+        self.replies.told = before
 
 
 @pytest.fixture(autouse=True)
@@ -68,10 +77,10 @@ def _interruptible() -> Any:
 
 
 def test_ctrl_c_while_rows_are_written_leaves_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_ROW_GROUP_BYTES", 1)
-    write = output.ParquetOutput._write_group
+    monkeypatch.setattr(row_formats, "_ROW_GROUP_BYTES", 1)
+    write = row_formats.ParquetOutput._write_group
 
-    def interrupted(self: output.ParquetOutput) -> None:
+    def interrupted(self: row_formats.ParquetOutput) -> None:
         writer = self._writer.write_table
 
         def write_table(table: pa.Table) -> None:
@@ -81,12 +90,26 @@ def test_ctrl_c_while_rows_are_written_leaves_each_row_once(tmp_path: Path, monk
         self._writer.write_table = write_table
         write(self)
 
-    monkeypatch.setattr(output.ParquetOutput, "_write_group", interrupted)
+    monkeypatch.setattr(row_formats.ParquetOutput, "_write_group", interrupted)
     daemon, path = Daemon(), tmp_path / "rows.parquet"
     followed = follow(cast("Client", daemon), "q", path, None, lambda *_: None)
     assert followed.detached
     assert pq.read_table(path).column("n").to_pylist() == list(range(followed.rows))
     assert daemon.replies.told == followed.written == followed.rows == 1
+
+
+def test_that_a_query_is_dropped_is_heard_from_its_replies_not_from_what_was_to_be_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site forgets a query that is dropped before its follower has read how it ended."""
+
+    class Forgetful(Daemon):
+        def take(self, query_id: str, run: str, before: int, **_: object) -> None:
+            raise UnknownQueryError(f"unknown query {query_id}", "alpha")
+
+    monkeypatch.setattr("cli.tasks.follow._ACK_EVERY_S", 0)
+    followed = follow(cast("Client", Forgetful("dropped")), "q", tmp_path / "rows.csv", None, lambda *_: None)
+    assert (followed.rows, followed.info.state) == (3, "dropped")
 
 
 def test_ctrl_c_counts_when_the_block_is_done() -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.tasks.output import FileOutput, OutputNameError, check_file
+from node.io.results.row_formats import row_output
 
 
 def test_many_small_chunks_become_one_row_group(tmp_path: Path) -> None:
@@ -44,3 +45,17 @@ def test_of_a_link_the_file_behind_it_is_replaced(tmp_path: Path) -> None:
     output.finish()
     assert link.is_symlink()
     assert "7" in target.read_text()
+
+
+def test_an_arrow_stream_is_read_back_and_can_be_written_on_where_it_was_cut(tmp_path: Path) -> None:
+    schema = pa.schema([("n", pa.int64())])
+    path = tmp_path / "rows.arrows"
+    with path.open("wb") as file:
+        output = row_output(file, "arrows", schema)
+        output.write(pa.RecordBatch.from_pydict({"n": [1, 2]}, schema=schema))
+    with path.open("ab") as file:
+        output = row_output(file, "arrows", schema, begins=False)
+        output.write(pa.RecordBatch.from_pydict({"n": [3]}, schema=schema))
+        output.finish()
+    with pa.ipc.open_stream(path) as stream:
+        assert stream.read_all().column("n").to_pylist() == [1, 2, 3]

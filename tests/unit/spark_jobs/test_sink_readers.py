@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from node.client import AwayTooLongError
 from node.core.effects import QueryState
 from spark_jobs.sink import readers as sink_readers
 from spark_jobs.sink.data_source import NarrowsDataSource
@@ -138,7 +140,7 @@ def test_another_query_is_not_mistaken_for_that_of_the_checkpoint(site: Site, re
     start = reader.initialOffset()
     end = reader.latestOffset(start, ALL)
     for offset, said in (
-        (start | {"run": "before"}, "another one than that of the checkpoint: the daemon was restarted"),
+        (start | {"run": "before"}, "another one than that of the checkpoint: the site began anew"),
         (start | {"query": "cam-1-2"}, "the checkpoint is one of query cam-1-2; option query is cam-1-1"),
     ):
         with pytest.raises(SinkError, match=said):
@@ -205,3 +207,83 @@ def test_a_limit_that_was_not_offered_is_refused(site: Site, readers: list[Strea
     assert reader.getDefaultReadLimit() == ALL
     with pytest.raises(SinkError, match="required a limit of rows or none"):
         reader.latestOffset(reader.initialOffset(), ReadMaxBytes(5))
+
+
+def test_a_stream_lives_through_a_restart_of_the_site(tmp_path: Path, readers: list[StreamReader]) -> None:
+    site = Site(tmp_path, keep=False)
+    site.store(0, 4)
+    port = site.port
+    reader = stream(readers, site)
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, ALL)
+    site.close()
+    assert reader.latestOffset(middle, ALL) == middle, "Spark is told that there is no news, so it can be stopped"
+    parts = reader.partitions(start, middle)
+    reader.commit(start)
+    again: list[Site] = []
+    timer = threading.Timer(0.5, lambda: again.append(Site(tmp_path, keep=False, port=port)))
+    timer.start()
+    assert rows_of(reader, parts) == [0, 1, 2, 3], "tasks wait for the site"
+    timer.join()
+    again[0].store(4, 2)
+    while (end := reader.latestOffset(middle, ALL)) == middle:
+        pass
+    assert rows_of(reader, reader.partitions(middle, end)) == [4, 5]
+    reader.commit(end)
+    assert again[0].query.readers["default"].place == 6
+    again[0].close()
+
+
+def test_a_stream_that_begins_while_the_site_is_away_waits_for_it(tmp_path: Path, readers: list[StreamReader]) -> None:
+    """A driver, or its JVM, that died is started again, perhaps in the middle of a batch."""
+    site = Site(tmp_path, keep=False)
+    site.store(0, 4)
+    first = stream(readers, site)
+    start = first.initialOffset()
+    end = first.latestOffset(start, ALL)
+    again = stream(readers, site)
+    now = stream(readers, site)
+    site.close()
+    with pytest.raises(SinkError, match="a running daemon is required"):
+        stream(readers, site)
+    back: list[Site] = []
+    timer = threading.Timer(0.5, lambda: back.append(Site(tmp_path, keep=False, port=site.port)))
+    timer.start()
+    assert rows_of(again, again.partitions(start, end)) == [0, 1, 2, 3]
+    timer.join()
+    back[0].close()
+    timer = threading.Timer(0.5, lambda: back.append(Site(tmp_path, keep=False, port=site.port)))
+    timer.start()
+    now.prepareForTriggerAvailableNow()
+    timer.join()
+    back[1].close()
+    timer = threading.Timer(0.5, lambda: back.append(Site(tmp_path, keep=False, port=site.port)))
+    timer.start()
+    assert stream(readers, site, wait="1min").initialOffset() == start
+    timer.join()
+    back[2].close()
+
+
+def test_a_stream_waits_as_long_as_it_was_told_to(tmp_path: Path, readers: list[StreamReader]) -> None:
+    site = Site(tmp_path, keep=False)
+    reader = stream(readers, site, wait="1s")
+    start = reader.initialOffset()
+    site.close()
+
+    def ask_on() -> None:
+        while True:
+            assert reader.latestOffset(start, ALL) == start
+
+    with pytest.raises(AwayTooLongError, match="longer than 1 s"):
+        ask_on()
+
+
+def test_a_stream_takes_under_the_name_of_its_reader(site: Site, readers: list[StreamReader]) -> None:
+    reader = stream(readers, site, reader="spark")
+    reader.commit(reader.latestOffset(reader.initialOffset(), ReadMaxRows(5)))
+    assert {name: each.place for name, each in site.query.readers.items()} == {"default": 0, "spark": 5}
+
+
+def test_how_long_to_wait_is_a_duration(site: Site) -> None:
+    with pytest.raises(SinkError, match=r"option wait requires a duration above 0 such as 10min; got 'soon'"):
+        table(site, wait="soon")

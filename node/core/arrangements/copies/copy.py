@@ -111,6 +111,8 @@ class OwnedCopy:
         self.leases: list[Lease] = []
         #: The queries that use it, each with the number that this copy has among its needs.
         self.users: dict[str, int] = {}
+        #: Those of them that ran before.
+        self.resumed: dict[str, None] = {}
         #: Full tuples that were ever sent.
         self.tuples = 0
 

@@ -2,14 +2,17 @@
 
 A query leases a copy that is there if that has all it needs (``planner.model.copies.can_serve``) and nothing of it was
 forgotten that the query can see; else one is opened. A full copy is sent what each query needs since the query was
-prepared, so it serves all. Of other kinds, the second query that would need a copy of its own beside another one opens
-a wide one, which has all tuples and the columns of both: that serves most queries that come later.
+prepared, so it serves all. After a crash many queries want again what they shared: who is first opens it from as far
+back as the others need, and it forgets nothing until those have begun (``Wish``). Of other kinds, the second query
+that would need a copy of its own beside another one opens a wide one, which has all tuples and the columns of both:
+that serves most queries that come later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from node.core.arrangements.copies.copy import HeldCopy
 from node.core.arrangements.copies.full_copy import FullHolder
@@ -20,6 +23,7 @@ from node.core.arrangements.lease import Lease
 from node.core.links.messages import CloseCopy, LeaseCopy, OpenCopy
 from node.core.links.outbox import Outbox
 from node.core.status import CopyStatus
+from node.core.streams.ticks import TICK_MIN
 from node.core.work import Work
 from planner.algorithms.descriptions import CopyKind
 from planner.model.copies import CopyAxis, RunningCopy, can_serve, looseness, serves, weight
@@ -45,6 +49,29 @@ class Wanted:
     starts_walks: bool
     #: Policy delta forgets by the clock, so it shares with nobody.
     private: bool
+    #: The query ran before, and needs what is from ``tick`` on however much newer the stream is.
+    is_resumed: bool = False
+    #: It must not use a copy that is there: the owner's half has forgotten what only others do not need any more.
+    is_own: bool = False
+
+
+class Wisher(Protocol):
+    """Who will need copies once it begins."""
+
+    def hold(self, need: int, copy: HeldCopy) -> None:
+        """Keep a copy as it is, because it may be right for a need."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A copy that a query which is about to go on will need here."""
+
+    need: int
+    copy: RunningCopy
+    #: It needs what is from this tick on; None if only the owner can tell, as of count windows.
+    begin: int | None
+    who: Wisher
 
 
 class HeldCopies:
@@ -56,6 +83,7 @@ class HeldCopies:
         self._count = 0
         self._copies: dict[int, HeldCopy] = {}
         self._private: dict[int, None] = {}
+        self._wishes: dict[tuple[str, int], Wish] = {}
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -72,12 +100,22 @@ class HeldCopies:
         shared = [copy for number, copy in self._copies.items() if number not in self._private]
         return [copy for copy in shared if can_serve(copy.spec, needed)]
 
+    def wish(self, query_id: str, wish: Wish) -> None:
+        """A query is prepared that goes on: all that may be right for it is held, also what is opened later."""
+        self._wishes[query_id, wish.need] = wish
+        for copy in self.candidates(wish.copy):
+            wish.who.hold(wish.need, copy)
+
+    def unwish(self, query_id: str) -> None:
+        """It begins, or is over."""
+        self._wishes = {place: wish for place, wish in self._wishes.items() if place[0] != query_id}
+
     def find(self, wanted: Wanted, lease: Lease, prepared: Mapping[int, int]) -> HeldCopy | None:
         """A copy that is right for a query, and whose owner is told that it is used; None if there is none.
 
         ``prepared`` tells of copies that are held for the query since it was prepared how far they were sealed then.
         """
-        if wanted.private:
+        if wanted.private or wanted.is_own:
             return None
         for copy in sorted(self.candidates(wanted.copy), key=lambda copy: looseness(copy.spec, wanted.copy)):
             if _is_right(copy, wanted, lease, prepared.get(copy.number, copy.frontier)):
@@ -87,28 +125,40 @@ class HeldCopies:
 
     def open(self, wanted: Wanted, query_id: str) -> HeldCopy:
         """A new copy for a query."""
-        copy = self._open(wanted)
-        self._outbox.send(copy.spec.owner, OpenCopy(query_id, copy.number, wanted.need, wanted.tick, copy.spec))
+        spec = wanted.copy if wanted.private else self._view_for(wanted)
+        copy = self._new(spec, wanted, self._begin_of(spec, wanted))
+        self._copies[copy.number] = copy
+        if wanted.private:
+            self._private[copy.number] = None
+        self._outbox.send(copy.spec.owner, OpenCopy(query_id, copy.number, wanted.need, copy.opened, copy.spec))
+        for wish in () if wanted.private else self._wishes.values():
+            if can_serve(spec, wish.copy):
+                wish.who.hold(wish.need, copy)
         return copy
 
-    def _open(self, wanted: Wanted) -> HeldCopy:
+    def _begin_of(self, spec: RunningCopy, wanted: Wanted) -> int:
+        """From which tick on to open a copy: from where the first one needs it of those that are about to go on.
+
+        Not if that is more than twice as much as the query itself needs: who is far behind has to open its own.
+        """
+        if not wanted.is_resumed or wanted.is_own or wanted.private:
+            return wanted.tick
+        least = max(TICK_MIN, wanted.tick - (wanted.prepared_at - wanted.tick))
+        wishes = [wish.begin for wish in self._wishes.values() if can_serve(spec, wish.copy)]
+        return min([wanted.tick, *(begin for begin in wishes if begin is not None and begin >= least)])
+
+    def _new(self, spec: RunningCopy, wanted: Wanted, tick: int) -> HeldCopy:
         self._count += 1
-        number, spec = self._count, wanted.copy if wanted.private else self._view_for(wanted)
-        schema, tau, tick = wanted.stream.schema, wanted.tau, wanted.tick
-        copy: HeldCopy
+        number, schema, tau = self._count, wanted.stream.schema, wanted.tau
         match spec.kind:
             case CopyKind.FULL:
-                copy = FullHolder(self._work, number, spec, schema, tau, tick)
+                return FullHolder(self._work, number, spec, schema, tau, tick)
             case CopyKind.REDUCED:
-                copy = ReducedHolder(self._work, number, spec, schema, tau, tick)
+                return ReducedHolder(self._work, number, spec, schema, tau, tick)
             case CopyKind.KEYS:
-                copy = KeysHolder(number, spec, schema, tau, tick)
+                return KeysHolder(number, spec, schema, tau, tick)
             case CopyKind.MIXED:
-                copy = MixedHolder(self._work, number, spec, schema, tau, tick)
-        self._copies[number] = copy
-        if wanted.private:
-            self._private[number] = None
-        return copy
+                return MixedHolder(self._work, number, spec, schema, tau, tick)
 
     def _view_for(self, wanted: Wanted) -> RunningCopy:
         """The query's own view; a wide one if others of the same kind are there that do not serve it.
@@ -150,6 +200,8 @@ class HeldCopies:
 
 def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int) -> bool:
     """Whether a copy that serves a query has all that it needs; batches up to ``prepared`` were not given to it."""
+    if wanted.is_resumed:
+        return _is_right_again(copy, wanted, lease, prepared)
     if isinstance(copy, FullHolder):
         in_time = not wanted.starts_walks or prepared <= wanted.tick
         return in_time and copy.serves_from(lease, wanted.prepared_at)
@@ -158,6 +210,27 @@ def _is_right(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int) -> bo
         # hurts the query since it was prepared there.
         return False
     return copy.reaches_back_to(lease.first_ts) if isinstance(copy, ReducedHolder) else copy.opened <= wanted.tick
+
+
+def _is_right_again(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int) -> bool:
+    """The same for a query that ran before.
+
+    The owner forgets nothing for it since it was prepared there, and what had been forgotten by then is known here:
+    that came before the owner's fence.
+    """
+    assert lease.first_tick is not None
+    if isinstance(copy, FullHolder):
+        # Walks cannot start with batches that have passed: the log that has them is elsewhere.
+        in_time = not wanted.starts_walks or prepared <= lease.own_done
+        return in_time and copy.serves_from(lease, TICK_MIN)
+    if isinstance(copy, ReducedHolder):
+        return copy.reaches_back_to(lease.first_ts)
+    if copy.opened > lease.first_tick:
+        return False
+    if isinstance(copy, MixedHolder) and copy.spec.axis is not CopyAxis.ROWS:
+        return copy.kept_from <= lease.first_ts
+    # Which tuples are gone is told by their number alone.
+    return copy.kept_from == 0
 
 
 def _is_alike(one: RunningCopy, other: RunningCopy) -> bool:

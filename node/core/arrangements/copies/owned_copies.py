@@ -43,11 +43,18 @@ Owner = FullOwner | ReducedOwner | KeysOwner | MixedOwner
 class Claim:
     """A query that is prepared needs a copy, and its holder has not said yet which one it uses."""
 
-    def __init__(self, need: CopyNeed, spec: RunningCopy, lease: Lease) -> None:
-        """``spec`` is what the query needs, which the copy may have more than."""
+    def __init__(
+        self, need: CopyNeed, spec: RunningCopy, lease: Lease, is_own: bool = False, begin: int | None = None
+    ) -> None:
+        """``spec`` is what the query needs, which the copy may have more than, unless it ``is_own``.
+
+        A query that ran before needs what is from the tick ``begin`` on.
+        """
         self.need = need
         self.spec = spec
         self.lease = lease
+        self.is_own = is_own
+        self.begin = begin
 
     @property
     def user(self) -> User:
@@ -96,11 +103,16 @@ class OwnedCopies:
 
     # -- leases -------------------------------------------------------------------------------
 
-    def claim(self, need: CopyNeed, spec: RunningCopy, lease: Lease) -> None:
-        """A query is prepared that needs a copy: nothing that it may want is forgotten, or not sent."""
-        claim = Claim(need, spec, lease)
+    def claim(
+        self, need: CopyNeed, spec: RunningCopy, lease: Lease, is_own: bool = False, begin: int | None = None
+    ) -> None:
+        """A query is prepared that needs a copy: nothing that it may want is forgotten, or not sent.
+
+        One that will open a copy of its own wants nothing of those that are there.
+        """
+        claim = Claim(need, spec, lease, is_own, begin)
         self._claims[claim.user] = claim
-        for copy in self._copies.values():
+        for copy in [] if is_own else self._copies.values():
             if claim.may_be(copy):
                 self._hold(copy, claim)
 
@@ -121,6 +133,8 @@ class OwnedCopies:
         claim.check(copy)
         del self._claims[query_id, need]
         copy.users[query_id] = need
+        if claim.begin is not None:
+            copy.resumed[query_id] = None
         if (copy.peer, copy.number) in self._broken:
             self._failed[query_id] = self._broken[copy.peer, copy.number]
         for other in self._copies.values():
@@ -136,6 +150,7 @@ class OwnedCopies:
         for copy in self._copies.values():
             copy.leases = [lease for lease in copy.leases if lease.query_id != query_id]
             copy.users.pop(query_id, None)
+            copy.resumed.pop(query_id, None)
             copy.progress.cancel(query_id)
             if isinstance(copy, FullOwner):
                 self._let_go(copy, {user for user in copy.needed if user[0] == query_id})
@@ -150,7 +165,7 @@ class OwnedCopies:
 
     # -- their life ---------------------------------------------------------------------------
 
-    def open(self, peer: str, message: OpenCopy) -> Owner:
+    def open(self, peer: str, message: OpenCopy, is_current: bool = True) -> Owner:
         """A holder wants a copy: it is fed from its tick on, out of the log if that is past.
 
         Raises PeerProtocolError for a copy of what is not here, or that is not what its query needs.
@@ -161,16 +176,20 @@ class OwnedCopies:
             got = f"{message.copy} of {spec.stream}"
             raise PeerProtocolError(f"a copy requires a new number and a stream of this site; got {got}")
         _check(spec, self._outbox.site, stream.info.schema)
-        claim = self._claims.get((message.query_id, message.need))
+        claim = self._claims.get((message.query_id, message.need)) if is_current else None
         if claim is None:
-            # That query is over, so its past may be gone. Whoever else uses the copy sees nothing that is not logged.
+            # It is over, or goes on with other copies, so its past may be gone. Whoever else uses the copy sees nothing
+            # that is not logged.
             message = replace(message, tick=max(message.tick, stream.log_begin))
+        elif claim.begin is not None:
+            # It may be opened further back for others that are to go on too, of which one may be over by now.
+            message = replace(message, tick=max(message.tick, min(stream.log_begin, claim.begin)))
         copy = self._new(peer, message, stream)
         if claim is not None:
             claim.check(copy)
         self._copies[place] = copy
         for each in self._claims.values():
-            if each.may_be(copy):
+            if each is claim or (not each.is_own and each.may_be(copy)):
                 self._hold(copy, each)
         if copy.frontier < stream.fed and not self.is_idle(copy):
             self._readers.begin(spec.stream, copy)

@@ -47,6 +47,9 @@ class Said(grpc.RpcError):
     def details(self) -> str:
         return self._details
 
+    def trailing_metadata(self) -> tuple[()]:
+        return ()
+
 
 @pytest.mark.parametrize(
     ("code", "details", "kind", "text"),

@@ -78,6 +78,7 @@ def test_every_key_of_a_full_file_is_read(tmp_path: Path) -> None:
     assert orders.unit is TimeUnit.US
     assert orders.lateness_ms == 1500
     assert orders.retain_ms == 600_000
+    assert not orders.keep_whole
     assert orders.max_ahead_ms == 300_000
 
 
@@ -170,7 +171,15 @@ def test_optional_keys_have_their_defaults(tmp_path: Path) -> None:
     assert found.unit is None
     assert found.lateness_ms == 0
     assert found.retain_ms == 0
+    assert found.keep_whole
     assert found.max_ahead_ms == 3_600_000
+
+
+def test_a_recording_keeps_all_unless_something_is_said(tmp_path: Path) -> None:
+    said = load_cluster(write(tmp_path, stream('path = "x.csv"\nts = "t"\nretain = "0ms"'))).sites[0].streams[0]
+    assert (said.retain_ms, said.keep_whole) == (0, False)
+    live = load_cluster(write(tmp_path, stream('spark = { format = "rate" }\nts = "timestamp"'))).sites[0].streams[0]
+    assert (live.retain_ms, live.keep_whole) == (0, False)
 
 
 def test_a_relative_config_path_gives_absolute_data_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,14 +377,16 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (
             f'taw = "1s"\n{MINIMAL}',
             (
-                'taw: required one of "cluster", "engine", "late_dir", "link", "site", "state_dir", "tau", "wan" '
+                'taw: required one of "cluster", "engine", "late_dir", "link", "log_quota", "results_quota", "site", '
+                '"state_dir", "tau", "wan" '
                 '(did you mean "tau"?); got the unknown key "taw"'
             ),
         ),
         (
             f'"a b" = 1\n{MINIMAL}',
             (
-                '"a b": required one of "cluster", "engine", "late_dir", "link", "site", "state_dir", "tau", "wan"; '
+                '"a b": required one of "cluster", "engine", "late_dir", "link", "log_quota", "results_quota", "site", '
+                '"state_dir", "tau", "wan"; '
                 'got the unknown key "a b"'
             ),
         ),
@@ -475,6 +486,11 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             f'{TWO}[link.c.b]\nlatency = "40ms"',
             'link.c: required a site: one of "a", "b"; got "c"',
         ),
+        (
+            f'results_quota = "much"\n{MINIMAL}',
+            'results_quota: required a size above 0 such as "500MB" or "4GiB"; got "much"',
+        ),
+        (f'log_quota = "0B"\n{MINIMAL}', 'log_quota: required a size above 0 such as "500MB" or "4GiB"; got "0B"'),
         (
             f'{TWO}[link.a.b]\nbandwidth = "fast"',
             (
@@ -704,3 +720,11 @@ def test_declared_statistics_of_a_stream_are_read(tmp_path: Path) -> None:
     path.write_text(stream('path = "x.csv"\nts = "t"\nstats = { rate = 100, distinct = { card = 5000 } }'))
     (found,) = load_cluster(path).sites[0].streams
     assert found.stats == DeclaredStream(100.0, {"card": 5000.0}, {})
+
+
+@pytest.mark.parametrize(("text", "nbytes"), [("500MB", 500_000_000), ("1.5 GiB", 3 << 29), ("7B", 7)])
+def test_a_quota_is_a_size(tmp_path: Path, text: str, nbytes: int) -> None:
+    assert load_cluster(write(tmp_path, f'results_quota = "{text}"\n{MINIMAL}')).results_quota_bytes == nbytes
+    assert load_cluster(write(tmp_path, f'log_quota = "{text}"\n{MINIMAL}')).log_quota_bytes == nbytes
+    assert load_cluster(write(tmp_path, MINIMAL)).results_quota_bytes == 4 << 30
+    assert load_cluster(write(tmp_path, MINIMAL)).log_quota_bytes == 16 << 30

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from node.core.effects import IgnoreReason, NoteIgnored
-from node.core.events import DropRequested, ProbeFinished
+from node.core.effects import IgnoreReason, NoteIgnored, QueryState
+from node.core.events import DropRequested, PeerStateLost, ProbeFinished
 from node.core.limits import Limits
-from node.core.links.messages import Rows, Start
+from node.core.links.messages import Carry, Rows, Start
 from node.core.queries.waiting import Stage, Waiting
 from node.core.streams.ticks import TICK_MIN, Span
 from planner.model.query import Algorithm
@@ -79,6 +79,18 @@ def duplicate_walk() -> Cluster:
     return cluster
 
 
+def other_generation() -> Cluster:
+    cluster = running()
+    cluster.arrive("l", 1, 25)
+    cluster.give("cam", PeerStateLost("ash", "gone"))  # a carry of ash is under way to bow, which is prepared before
+    while cluster.mail["cam", "bow"]:
+        cluster.deliver("cam", "bow")
+    assert isinstance(cluster.mail["ash", "bow"][0], Carry)
+    cluster.settle()
+    assert cluster.state is QueryState.RUNNING
+    return cluster
+
+
 CASES: dict[IgnoreReason, Callable[[], Cluster]] = {
     IgnoreReason.UNKNOWN_QUERY: unknown_query,
     IgnoreReason.UNKNOWN_COPY: unknown_copy,
@@ -86,6 +98,7 @@ CASES: dict[IgnoreReason, Callable[[], Cluster]] = {
     IgnoreReason.WALK_OVER: walk_over,
     IgnoreReason.QUERY_ENDED: query_ended,
     IgnoreReason.DUPLICATE_WALK: duplicate_walk,
+    IgnoreReason.OTHER_GENERATION: other_generation,
 }
 
 
@@ -127,7 +140,7 @@ def test_a_walk_that_waits_says_which_it_is_and_what_for_in_every_stage(algorith
     while any(cluster.mail.values()) or any(cluster.answers.values()):
         for waiting in waiting_now(cluster):
             seen.setdefault(waiting.stage, str(waiting))
-            assert str(waiting).startswith(f"q1/1 {waiting.walk.head} {waiting.walk.span} step 0, ")
+            assert str(waiting).startswith(f"q1/0 {waiting.walk.head} {waiting.walk.span} step 0, ")
             assert waiting.cause
             assert waiting.cause in str(waiting)
             assert waiting.since_us == cluster.now_us

@@ -25,6 +25,7 @@ from node.core.events import (
 )
 from node.core.limits import Limits
 from node.core.links.messages import (
+    FIRST_GENERATION,
     AskMatches,
     Carry,
     CloseCopy,
@@ -35,6 +36,7 @@ from node.core.links.messages import (
     Fetched,
     KeyAnswer,
     LeaseCopy,
+    Lost,
     Message,
     OpenCopy,
     Prepare,
@@ -459,7 +461,8 @@ def test_a_query_id_that_is_taken_is_wrong() -> None:
     cluster.say("cam", "bow", prepare_of(cluster))
     cluster.settle()
     assert cluster.state is QueryState.FAILED
-    assert "site cam broke the protocol: site bow requires new query ids; got q1 again" in cluster.reason
+    required = "site bow requires new queries, or new generations; got q1 again, generation 0"
+    assert f"site cam broke the protocol: {required}" in cluster.reason
 
 
 def test_a_wrong_message_of_one_query_leaves_the_others_alone() -> None:
@@ -476,13 +479,14 @@ def test_a_wrong_message_of_one_query_leaves_the_others_alone() -> None:
     assert cluster.results() == cluster.oracle()
 
 
-def test_a_peer_that_lost_its_state_ends_the_queries_it_took_part_in() -> None:
+def test_a_peer_that_lost_its_state_has_the_queries_it_took_part_in_begin_again() -> None:
     cluster = running()
     cluster.arrive("l", 1, 2, 30)
     cluster.give("cam", PeerStateLost("ash", "the daemon was restarted"))
+    assert cluster.states[-1] == ("q1", QueryState.RECOVERING, "site ash: the daemon was restarted")
     cluster.settle()
-    assert cluster.states[-1] == ("q1", QueryState.FAILED, "site ash: the daemon was restarted")
-    assert cluster.holds_nothing()
+    assert cluster.states[-1] == ("q1", QueryState.RUNNING, "")
+    assert len({site.runs["q1"].generation for site in cluster.sites.values()}) == 1
 
 
 def test_a_home_that_lost_its_state_leaves_nothing_at_the_others() -> None:
@@ -500,14 +504,17 @@ def test_a_peer_that_takes_no_part_can_lose_its_state() -> None:
     assert cluster.state is QueryState.RUNNING
 
 
-def test_a_third_site_that_cannot_read_what_a_peer_sent_ends_the_query() -> None:
+def test_a_third_site_that_cannot_read_what_a_peer_sent_tells_home_which_begins_again() -> None:
     # Only bow knows that a batch from ash is lost; home, cam, must hear of it, or it waits for ever.
     cluster = running(sink="cam")
     cluster.give("bow", PeerStateLost("ash", "sent what cannot be read: junk"))
+    (lost,) = cluster.sent(Lost)
+    assert lost == Lost("q1", FIRST_GENERATION, "site ash: sent what cannot be read: junk")
+    assert "q1" not in cluster.sites["bow"].runs
+    assert cluster.sites["bow"].pins == ("q1",)
     cluster.settle()
-    assert cluster.state is QueryState.FAILED
-    assert "ash" in cluster.reason
-    assert cluster.holds_nothing()
+    assert [state for _, state, _ in cluster.states] == [QueryState.RUNNING, QueryState.RECOVERING, QueryState.RUNNING]
+    assert {site.runs["q1"].generation for site in cluster.sites.values()} != {FIRST_GENERATION}
 
 
 def test_a_source_that_fails_ends_its_queries_with_its_reason() -> None:
@@ -621,8 +628,8 @@ def test_a_query_over_ended_streams_completes_with_no_rows(sink: str) -> None:
     cluster.issue(sink, query_id="q2")
     cluster.settle()
     nothing = (
-        "a stream of the query had ended before and retains nothing, so there is nothing to join "
-        "(a recording is read once; with retain it is kept for later queries)"
+        "a stream of the query had ended before it began, so there is nothing to join "
+        "(query --from start begins with what is still in the logs of its streams)"
     )
     assert cluster.states[-1] == ("q2", QueryState.COMPLETED, nothing)
     assert cluster.results("q2") == []

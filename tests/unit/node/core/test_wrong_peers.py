@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pyarrow as pa
@@ -281,11 +282,17 @@ def test_a_query_with_a_site_to_which_there_is_no_link_is_refused() -> None:
     assert cluster.holds_nothing()
 
 
-def test_a_query_of_linked_sites_is_not_refused() -> None:
+def test_a_query_of_linked_sites_runs_once_all_of_them_have_met() -> None:
+    """What is said to a site that was never met could be heard by a daemon that knows nothing of the query."""
     cluster = Cluster()
     for site in cluster.sites:
         cluster.sites[site].watch_links([peer for peer in cluster.sites if peer != site], lambda _: 0)
     cluster.issue("cam")
+    pairs = list(itertools.permutations(cluster.sites, 2))
+    for site, peer in pairs:
+        cluster.settle()
+        assert cluster.states == []
+        cluster.give(site, PeerGreeted(peer, ()))
     cluster.settle()
     assert cluster.state is QueryState.RUNNING
 

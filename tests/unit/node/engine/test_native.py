@@ -446,3 +446,24 @@ def test_when_the_engine_itself_fails_so_does_everything_it_was_asked() -> None:
 
     delivered = delivered_by_thread(Broken(), [OpenTable("t", SCHEMA), probe_of()], 1)
     assert delivered == [EngineFailed(number, "t", "the engine failed: no room") for number in range(2)]
+
+
+def test_batches_of_one_call_are_one_run_and_a_bad_one_among_them_fails_alone() -> None:
+    engine = NativeEngine()
+    ops = [*opened(), append_of(0, 1), append_of(None), append_of(2), find_of(["a"])]
+    outcomes = engine.run(ops)
+    assert [isinstance(each, Exception) for each in outcomes] == [False, False, False, True, False, False]
+    assert [answer.num_rows for answer in outcomes if isinstance(answer, pa.RecordBatch)] == [3]
+    assert len(engine._tables["t"].runs) == 1
+    # What expires was there before; what comes after it is another run.
+    engine.run([append_of(3), Expire("t", 3), append_of(4)])
+    assert engine.rows("t") == 2
+    assert done(engine.run([find_of(["a"])]))[0].num_rows == 2
+
+
+def test_what_comes_together_and_is_too_large_for_a_run_is_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_APPENDED_BYTES", 1)
+    monkeypatch.setattr(tiers, "next_merge", lambda *_: None)
+    engine = NativeEngine()
+    done(engine.run([*opened(), append_of(0), append_of(1), append_of(2)]))
+    assert len(engine._tables["t"].runs) == 3

@@ -60,6 +60,28 @@ def test_what_was_committed_is_read_in_order_from_any_tick(log: StreamLog) -> No
     assert log.read_from(TICK_END) == ()
 
 
+def test_a_log_says_what_each_batch_takes(log: StreamLog) -> None:
+    made = batches(40, 3, 5)
+    log_all(log, made)
+    sizes = log.sizes_from(TICK_MIN)
+    assert len(sizes) == 40
+    assert log.nbytes * 0.7 < sum(sizes) <= log.nbytes, "files have heads too"
+    assert log.sizes_from(made[9].span.end) == sizes[10:]
+    assert log.sizes_from(log.frontier) == ()
+    log.trim(made[4].span.end)
+    assert log.sizes_from(made[4].span.end) == sizes[5:]
+
+
+def test_what_a_batch_takes_is_the_same_after_a_restart() -> None:
+    disk = simulated()
+    log = DiskLog(disk, SMALL)
+    log_all(log, batches(40, 3, 5))
+    sizes = log.sizes_from(TICK_MIN)
+    extent = DiskLog(disk, SMALL).recover().extent
+    assert extent is not None
+    assert tuple(logged.nbytes for logged in extent.batches) == sizes
+
+
 def test_a_log_in_which_nothing_is_has_nothing_to_read(log: StreamLog) -> None:
     log.commit()
     log.trim(100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,18 +61,19 @@ def test_beginning_anew_says_what_is_forgotten_and_repeats_no_life(
     used(tmp_path)
     (tmp_path / "orders" / "checkpoint").mkdir()
     (tmp_path / "orders" / "handed").write_text("3 0\n")
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows" / "berlin-100-1").write_bytes(bytes(500))
+    (tmp_path / "results" / "berlin-100-1").mkdir(parents=True)
+    (tmp_path / "results" / "berlin-100-1" / "0.rows").write_bytes(bytes(500))
     with caplog.at_level(logging.WARNING):
         folder = opened(tmp_path, 5, fresh=True)
     said = "\n".join(caplog.messages)
     assert "site berlin forgets stream orders: ticks 0 to 4, 12 tuples, " in said
-    assert "forgets rows: 500 bytes" in said
+    assert "forgets rows of queries berlin-100-1, and their readers: 500 bytes" in said
     assert "forgets records: 1 of query" in said
     assert folder.extents == {}
     assert folder.records.all("query") == {}
     assert folder.records.life == 101
     assert not (tmp_path / "orders" / "handed").exists()
+    assert not (tmp_path / "results").exists()
     folder.close()
     assert contents(tmp_path) == ["stream clicks: 0 bytes", "stream orders: 0 bytes"]
 
@@ -82,7 +84,7 @@ def test_state_of_the_first_version_is_refused_until_it_is_forgotten(tmp_path: P
         (tmp_path / name).unlink(missing_ok=True)
     (path,) = (tmp_path / "orders" / "log").iterdir()
     before = path.read_bytes()
-    with pytest.raises(VersionError, match="required state of version 2; got version 1"):
+    with pytest.raises(VersionError, match="required state of version 2 or 3; got version 1"):
         opened(tmp_path)
     assert path.read_bytes() == before
     assert opened(tmp_path, fresh=True).extents == {}
@@ -105,7 +107,7 @@ def test_a_damaged_log_stops_the_daemon_and_stays_as_it_is(tmp_path: Path) -> No
     data = bytearray(path.read_bytes())
     data[400] ^= 1
     path.write_bytes(data)
-    match = f"{path} at byte .* required a whole record of the batch from tick 0 on; got damaged bytes"
+    match = rf"required a whole log; got damage: {path} at byte .*: ticks \[0, 1\) are lost"
     with pytest.raises(StorageError, match=match):
         opened(tmp_path)
     assert path.read_bytes() == data
@@ -139,3 +141,20 @@ def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
     lock.release()
     SiteLock(folder).release()
     assert [path.name for path in folder.iterdir()] == [LOCK_NAME]
+
+
+def test_a_daemon_that_was_stopped_starts_on_a_full_disk_with_the_room_that_was_reserved(tmp_path: Path) -> None:
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    try:
+        open_folder(tmp_path / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20).close()
+        with suppress(OSError), (tmp_path / "ballast").open("ab", buffering=0) as file:
+            while True:
+                file.write(bytes(512))
+        again = open_folder(tmp_path / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20)
+        assert again.records.life == 2
+        again.close()
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from node.core.links.lives import Met
 from node.core.records import Delete, Put
 from node.storage.errors import StorageError, VersionError
 from node.storage.site_records import (
@@ -41,6 +42,31 @@ def test_lives_rise_whatever_the_clock_says(tmp_path: Path) -> None:
         lives.append(records.life)
         records.close()
     assert lives == [1_000, 1_001, 1_002, 5_000]
+
+
+def test_a_folder_is_known_by_its_first_life_and_begun_anew_it_is_another(tmp_path: Path) -> None:
+    known = []
+    for clock_s in (100, 200, 300):
+        records = opened(tmp_path, clock_s)
+        known.append((records.folder, records.last_life))
+        records.close()
+    assert known == [(100, 0), (100, 100), (100, 200)]
+    forget_records(tmp_path, "c", "berlin")
+    records = opened(tmp_path, 400)
+    assert (records.folder, records.last_life) == (400, 0)
+
+
+def test_state_of_the_version_before_is_read_and_is_of_this_version_from_then_on(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / RECORDS_NAME)) as before:
+        before.execute("PRAGMA user_version = 2")
+        before.execute("DELETE FROM site WHERE name = 'folder'")
+        before.commit()
+    records = opened(tmp_path, 200)
+    assert (records.life, records.folder, records.last_life) == (200, 200, 0)
+    records.close()
+    with closing(sqlite3.connect(tmp_path / RECORDS_NAME)) as after:
+        assert after.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)
 
 
 def test_a_life_is_durable_before_anybody_can_hear_of_it(tmp_path: Path) -> None:
@@ -82,6 +108,7 @@ def test_a_commit_that_fails_changes_nothing(tmp_path: Path) -> None:
 def test_killed_between_commits_every_commit_that_returned_is_there_whole(tmp_path: Path) -> None:
     text = """
 import pathlib, sys
+from node.core.links.lives import Met
 from node.core.records import Delete, Put
 from node.storage.site_records import SiteRecords
 records = SiteRecords.open(pathlib.Path(sys.argv[1]), "c", "berlin", 7)
@@ -109,12 +136,12 @@ while True:
 
 def test_lives_of_others_are_remembered_and_never_fall(tmp_path: Path) -> None:
     records = opened(tmp_path)
-    records.remember_life("oslo", 7)
-    records.remember_life("oslo", 5)
-    records.remember_life("rome", 3)
-    assert records.peer_lives == {"oslo": 7, "rome": 3}
+    records.remember("oslo", Met(7, 5))
+    records.remember("oslo", Met(5, 5))
+    records.remember("rome", Met(3))
+    assert records.met == {"oslo": Met(7, 5), "rome": Met(3)}
     records.close()
-    assert opened(tmp_path).peer_lives == {"oslo": 7, "rome": 3}
+    assert opened(tmp_path).met == {"oslo": Met(7, 5), "rome": Met(3)}
 
 
 @pytest.mark.parametrize(("cluster", "site"), [("c", "oslo"), ("other", "berlin")])
@@ -136,7 +163,9 @@ def test_a_version_that_is_not_known_is_refused_with_both_numbers_and_not_touche
     if not killed:
         records.close()
     before = content(tmp_path)
-    with pytest.raises(VersionError, match=rf"required state of version {FORMAT_VERSION}; got version 9 \(.*--fresh"):
+    with pytest.raises(
+        VersionError, match=rf"required state of version 2 or {FORMAT_VERSION}; got version 9 \(.*--fresh"
+    ):
         opened(tmp_path)
     assert content(tmp_path) == before
     # It can be forgotten all the same, and the number of the last life is not.
@@ -148,7 +177,7 @@ def test_a_version_that_is_not_known_is_refused_with_both_numbers_and_not_touche
 def test_logs_without_records_are_of_the_first_version(tmp_path: Path) -> None:
     (tmp_path / "orders" / "log").mkdir(parents=True)
     (tmp_path / "orders" / "log" / "4000000000000000.log").write_bytes(b"narrows\n")
-    with pytest.raises(VersionError, match=f"required state of version {FORMAT_VERSION}; got version 1"):
+    with pytest.raises(VersionError, match=f"required state of version 2 or {FORMAT_VERSION}; got version 1"):
         check_folder(tmp_path, "c", "berlin")
     assert not (tmp_path / RECORDS_NAME).exists()
 
@@ -168,15 +197,15 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 def test_forgetting_keeps_nothing_but_the_last_life(tmp_path: Path) -> None:
     records = opened(tmp_path, 50)
     records.commit([Put("pin", "a", b"1")])
-    records.remember_life("oslo", 7)
+    records.remember("oslo", Met(7, 5))
     records.close()
     forget_records(tmp_path, "c", "berlin")
     again = opened(tmp_path, 10)
-    assert (again.life, again.all("pin"), again.peer_lives) == (51, {}, {})
+    assert (again.life, again.all("pin"), again.met) == (51, {}, {})
 
 
 def test_without_a_disk_nothing_is_kept_and_all_is_done_at_once() -> None:
     records = NoRecords(12)
     records.commit([Put("pin", "a", b"1")])
-    records.remember_life("oslo", 3)
-    assert (records.life, records.all("pin"), records.peer_lives) == (12, {}, {"oslo": 3})
+    records.remember("oslo", Met(3))
+    assert (records.life, records.all("pin"), records.met) == (12, {}, {"oslo": Met(3)})

@@ -36,6 +36,10 @@ def test_all_batches_of_a_turn_are_logged_with_one_sync_and_one_answer_a_stream(
     before = [disk.syncs for disk in disks.values()]
     events = logs.run([AppendBatch(stream, one) for one in made[1:] for stream in "ab"])
     assert events == [BatchLogged("a", 20), BatchLogged("b", 20)]
+    for event in events:
+        assert isinstance(event, BatchLogged)
+        assert len(event.sizes) == 19
+        assert min(event.sizes) > 0
     assert [disk.syncs for disk in disks.values()] == [before[0] + 1, before[1] + 1, before[2]]
 
 

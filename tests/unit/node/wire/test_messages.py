@@ -36,6 +36,7 @@ from node.core.links.messages import (
     Prepare,
     Prepared,
     Refused,
+    Resumption,
     Rows,
     SetPortion,
     Start,
@@ -56,6 +57,7 @@ from node.wire import (
 )
 from node.wire.copies import copy_in, copy_out
 from planner.algorithms.descriptions import CopyKind
+from planner.model.beginning import BeginAt, Beginning
 from planner.model.copies import CopyAxis, RunningCopy
 from planner.model.query import Algorithm, Call, ColumnRef, Literal, Policy, PolicyName, Sequence, Step, StreamInfo
 from planner.model.time_unit import TimeUnit
@@ -139,6 +141,9 @@ messages: st.SearchStrategy[Message] = st.one_of(
         st.lists(sequences, max_size=3).map(tuple),
         st.lists(streams(), max_size=3).map(tuple),
         st.builds(Policy, st.sampled_from(PolicyName), st.none() | durations),
+        u64,
+        st.none() | st.builds(Resumption, ticks, frontiers),
+        st.builds(Beginning, st.sampled_from(BeginAt), times),
     ),
     st.builds(
         Prepared,
@@ -146,6 +151,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
         ticks,
         st.none() | s64,
         st.lists(st.tuples(texts, durations), max_size=3).map(tuple),
+        frontiers,
+        u64,
         frontiers,
     ),
     st.builds(Refused, texts, texts),
@@ -303,6 +310,14 @@ def test_durations_and_counts_beyond_their_range_are_refused() -> None:
 def test_an_unknown_policy_is_refused(name: str) -> None:
     body = pb.Message(prepare=pb.Prepare(policy=pb.Policy(name=name)))
     refuses(decode_message, packed(body), f"a policy requires a name that this version knows; got {name!r}")
+
+
+def test_an_unknown_beginning_is_refused() -> None:
+    def of(begin: pb.Begin) -> Packed:
+        return packed(pb.Message(prepare=pb.Prepare(policy=pb.Policy(name="frontier"), begin=begin)))
+
+    refuses(decode_message, of(pb.Begin(at="dawn")), "a query requires a beginning that this version knows; got 'dawn'")
+    refuses(decode_message, of(pb.Begin(at="time", time_ms=2**62 + 1)), "an event time requires a number within")
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 0), (3, 2), (0, TICK_END + 1), (TICK_MIN - 1, 0)])

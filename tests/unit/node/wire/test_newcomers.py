@@ -12,10 +12,10 @@ from node.core.events import PeerStateLost
 from node.core.limits import Limits
 from node.core.links.causes import Cause, Purpose
 from node.core.links.link import PROTOCOL_VERSION
-from node.core.links.link_frames import Frame, Hello, Kind, Ping, Pong, Refuse
+from node.core.links.link_frames import Frame, Hello, Kind, Packed, Part, Ping, Pong, Refuse
 from node.core.links.link_states import LinkState
-from node.core.links.lives import Session
-from node.core.links.messages import Drop
+from node.core.links.lives import Met, Session
+from node.core.links.messages import Drop, Returned
 from node.stack import (
     CloseConnection,
     ConnectionClosed,
@@ -30,7 +30,7 @@ from node.stack import (
     TimePassed,
     greeting_of,
 )
-from node.wire import encode_about
+from node.wire import decode_message, encode_about
 from tests.unit.nodes import STREAMS, Nodes
 from tests.unit.sites import TAU_MS
 
@@ -122,6 +122,33 @@ def test_an_old_life_is_refused_and_the_life_that_is_here_goes_on() -> None:
     assert nodes.state("bow") is LinkState.UP
 
 
+@pytest.mark.parametrize(
+    ("hello", "refused"),
+    [
+        ({"last_life": 4, "folder": 3}, True),
+        ({"last_life": 5, "folder": 3}, False),
+        # Begun anew, restored by the command, or a folder of its own: nothing of what was met is in it, and it says so.
+        ({"last_life": 0, "folder": 9}, False),
+        ({"last_life": 4, "folder": 4}, False),
+        ({"last_life": 0, "folder": 0}, False),
+    ],
+)
+def test_an_old_copy_of_a_folder_is_refused_although_its_life_is_new(hello: dict[str, int], refused: bool) -> None:
+    stack = Stack("c", "bow", ["ash"], TAU_MS, 2, [], Limits(), {"ash": Met(5, 3)})
+    outputs = stack.handle([ConnectionOpened("ash", 1, greeting(replace(HELLO, life=9, **hello)))], 0)  # type: ignore[arg-type]
+    if refused:
+        (refusal,) = said(outputs, 1)
+        assert isinstance(refusal, Refuse)
+        assert refusal.reason == (
+            "site bow has met life 5 of site ash, and requires its folder; got life 9 that goes on from life 4: "
+            "an old copy of the folder (narrows restore begins anew with a backup)"
+        )
+    else:
+        assert [out for out in outputs if isinstance(out, RememberLife)] == [
+            RememberLife("ash", Met(9, hello["folder"]))
+        ]
+
+
 # -- a second of the same ------------------------------------------------------------------------
 
 
@@ -138,7 +165,7 @@ def test_who_is_here_is_asked_and_its_answer_sends_the_newcomer_away(life: int) 
     reason = "site ash is already here, on a connection that answers: does a second daemon of it run?"
     assert refusal == Refuse(reason)
     assert closes(outputs) == [CloseConnection("ash", 9, f"refused: {reason}")]
-    assert nodes.stacks["bow"].links["ash"].seen_life == 1
+    assert nodes.stacks["bow"].links["ash"].met.life == 1
     go_on(nodes)
 
 
@@ -181,7 +208,10 @@ def test_the_newcomer_has_the_link_when_the_connection_ends_by_itself() -> None:
     nodes = running()
     nodes.give("bow", ConnectionOpened("ash", 9, greeting(replace(HELLO, life=5))))
     outputs = nodes.give("bow", ConnectionClosed("ash", 1, "ash hung up"))
-    assert [type(frame) for frame in said(outputs, 9)] == [Hello]
+    hello, returned = said(outputs, 9)  # and it is asked about the query of its life before
+    assert isinstance(hello, Hello)
+    assert isinstance(returned, Part)
+    assert decode_message(Packed(returned.payload, returned.numbers)) == Returned("q1")
     assert nodes.stacks["bow"].links["ash"].session == Session(5, 2, 0)
     assert not nodes.stacks["bow"].site.runs  # of the life before
 
@@ -221,9 +251,9 @@ def test_a_newcomer_is_looked_at_again_when_its_turn_comes() -> None:
     """While it waited a later life was met on the connection before it."""
     stack = Stack("c", "bow", ["ash"], TAU_MS, 2, [], Limits(), {})
     (remember,) = [out for out in stack.handle([opened(1, life=7)], 0) if isinstance(out, RememberLife)]
-    assert remember == RememberLife("ash", 7)
+    assert remember == RememberLife("ash", Met(7))
     stack.handle([opened(2, life=6)], 0)
-    stack.handle([LifeRemembered("ash", 7)], 0)
+    stack.handle([LifeRemembered("ash", Met(7))], 0)
     assert stack.links["ash"].state is LinkState.UP
     outputs = stack.handle([ConnectionClosed("ash", 1, "gone")], 0)
     (refusal,) = said(outputs, 2)
@@ -235,16 +265,16 @@ def test_a_newcomer_is_looked_at_again_when_its_turn_comes() -> None:
 
 
 def test_a_life_is_written_down_once_and_known_after_a_restart() -> None:
-    durable: dict[str, int] = {}
+    durable: dict[str, Met] = {}
     for life, remembered in ((7, True), (7, False), (8, True)):
         stack = Stack("c", "bow", ["ash"], TAU_MS, 2 + life, [], Limits(), durable)
         outputs = stack.handle([opened(1, life=life)], 0)
         asked = [output for output in outputs if isinstance(output, RememberLife)]
-        assert asked == ([RememberLife("ash", life)] if remembered else [])
+        assert asked == ([RememberLife("ash", Met(life))] if remembered else [])
         assert (stack.links["ash"].state is LinkState.UP) != remembered
         if remembered:
-            durable["ash"] = life
-            stack.handle([LifeRemembered("ash", life)], 0)
+            durable["ash"] = Met(life)
+            stack.handle([LifeRemembered("ash", Met(life))], 0)
         assert stack.links["ash"].state is LinkState.UP
 
 

@@ -12,7 +12,8 @@ from node.core.limits import Limits
 from node.core.links.link import PROTOCOL_VERSION
 from node.core.links.link_frames import Ack, Frame, Hello, Kind, Part, Ping, Pong, Refuse
 from node.core.links.link_states import LinkState
-from node.core.links.messages import Prepare, Start
+from node.core.links.messages import FIRST_GENERATION, Prepare, Start
+from node.core.query_records import PinRecord, Recovered
 from node.stack import (
     CloseConnection,
     ConnectionClosed,
@@ -110,7 +111,7 @@ def test_bytes_that_are_no_frame_close_the_connection() -> None:
     assert nodes.states() == []
 
 
-def test_a_message_that_cannot_be_read_fails_the_queries_with_that_peer() -> None:
+def test_a_message_that_cannot_be_read_has_the_queries_with_that_peer_begin_again() -> None:
     # The link has taken it, so it does not come again: going on would leave a hole.
     nodes = Nodes()
     nodes.connect()
@@ -119,13 +120,16 @@ def test_a_message_that_cannot_be_read_fails_the_queries_with_that_peer() -> Non
     (junk,) = nodes.stacks["bow"].links["ash"].send(Kind.CONTROL, b"\2\xff\xff").frames
     nodes.say("bow", junk)
     state, reason = nodes.states()[-1]
-    assert state is QueryState.FAILED
+    assert state is QueryState.RECOVERING
     assert reason.startswith("site bow: sent what cannot be read: the bytes received require a message")
     assert len(nodes.closes("ash")) == 1
     nodes.lose()
     nodes.connect()
     assert nodes.state("ash") is LinkState.UP
-    assert not nodes.stacks["bow"].site.runs
+    assert nodes.states()[-1] == (QueryState.RUNNING, "")
+    generations = {stack.site.runs["q1"].generation for stack in nodes.stacks.values()}
+    assert len(generations) == 1
+    assert generations != {FIRST_GENERATION}
 
 
 def test_a_greeting_that_cannot_be_read_closes_the_connection() -> None:
@@ -138,18 +142,43 @@ def test_a_greeting_that_cannot_be_read_closes_the_connection() -> None:
     assert nodes.state("ash") is LinkState.DOWN
 
 
-def test_a_restarted_peer_fails_the_queries_it_was_part_of() -> None:
+def test_a_restarted_peer_is_prepared_again_and_the_query_goes_on() -> None:
     nodes = Nodes()
     nodes.connect()
     nodes.issue()
     nodes.run()
     nodes.arrive("l", 1, 30)
     nodes.lose()
+    nodes.stacks["bow"] = nodes.new("bow", 77, recovered=Recovered(pins=(PinRecord("q1", "ash", ("r",)),)))
+    nodes.connect()
+    assert nodes.states()[-2:] == [
+        (QueryState.RECOVERING, "site bow: the daemon was restarted and lost what it held"),
+        (QueryState.RUNNING, ""),
+    ]
+    nodes.arrive("r", 2, ended=True)
+    nodes.arrive("l", ended=True)
+    nodes.run()
+    assert nodes.states()[-1] == (QueryState.COMPLETED, "")
+    assert sorted((row["an"], row["bn"]) for row in nodes.rows) == [(0, 0), (1, 0)]
+
+
+def test_a_peer_that_comes_back_without_the_log_of_what_it_delivered_ends_the_query() -> None:
+    nodes = Nodes()
+    nodes.connect()
+    nodes.issue()
+    nodes.run()
+    nodes.arrive("l", 1, 30)
+    nodes.arrive("r", 2, 31)
+    nodes.run()
+    nodes.lose()
     nodes.stacks["bow"] = nodes.new("bow", 77)
     nodes.connect()
-    assert nodes.states()[-1] == (
-        QueryState.FAILED,
-        "site bow: the daemon was restarted and lost what it held",
+    state, reason = nodes.states()[-1]
+    assert state is QueryState.FAILED
+    assert reason == (
+        "site bow refused: data loss: stream r requires its log; "
+        "got one without ticks start to 3, of which results were delivered: "
+        "it was dropped here by a user, or had failed here, or the site began anew"
     )
     assert not nodes.stacks["ash"].site.runs
     assert not nodes.stacks["bow"].site.runs

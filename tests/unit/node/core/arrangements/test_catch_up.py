@@ -9,7 +9,7 @@ from node.core.arrangements.feeds import LogReaders
 from node.core.effects import ReadLog
 from node.core.links.messages import CloseCopy, LeaseCopy
 from node.core.links.outbox import Outbox
-from node.core.streams.ticks import TICK_END
+from node.core.streams.ticks import TICK_END, Span
 from planner.algorithms.descriptions import CopyKind
 from tests.unit.node.core.arrangements.kit import STREAM, TAU, array, lease, reach
 from tests.unit.node.core.arrangements.world import World
@@ -114,15 +114,12 @@ def test_a_table_whose_queries_have_enough_is_read_for_when_they_want_more() -> 
     assert world.outboxes["bow"].take_effects() == [ReadLog(2, STREAM, 2)]
 
 
-def test_walks_are_told_of_every_batch_that_a_table_of_the_past_takes() -> None:
+def test_walks_are_told_of_all_that_a_table_of_the_past_takes_at_once() -> None:
     world = past()
     (table,) = world.bow.local.all
     read = world.reads.popleft()
     fed = world.bow.catch_up.on_read(read.reader, tuple(world.log[1:3]), 5, lambda one: False)
-    assert [(one is table, rows.span.first, rows.sealed_at_us) for one, rows in fed.batches] == [
-        (True, 1, 5),
-        (True, 2, 5),
-    ]
+    assert [(one is table, rows.span, rows.sealed_at_us) for one, rows in fed.batches] == [(True, Span(1, 3), 5)]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +148,7 @@ def test_what_cannot_be_read_for_a_copy_ends_who_uses_it_and_not_who_only_might(
         assert error.value.queries == ()
     else:
         assert world.bow.catch_up.on_unread(read.reader, "disk on fire") == ()
-    text = "stream r requires tick 1 in its log; got [2, 3)" if is_gap else "disk on fire"
+    text = "stream r requires tick 1 in its log; got [2, 4)" if is_gap else "disk on fire"
     assert world.bow.owned.take_failed() == {"q1": text}
     world.bow.on_lease("ash", LeaseCopy("q2", 1, 0))
     assert world.bow.owned.take_failed() == {"q2": text}, "unless it turns out to use this very copy"
@@ -209,3 +206,19 @@ def test_what_is_still_to_be_read_stays_in_the_log() -> None:
     world.read(1)
     world.batch(1)
     assert world.trimmed == 2
+
+
+def test_a_log_that_was_kept_only_for_a_copy_that_is_closed_is_trimmed_without_another_batch() -> None:
+    world = World(retain_ms=10_000)
+    for tick in range(4):
+        world.batch(1, (tick * TAU, 1))
+    query = world.prepare("q1", CopyKind.KEYS, reach(30))
+    world.start_at_ash(query, 1)
+    world.up()
+    world.stream._retain = 0
+    world.end_at_bow(query)
+    world.turn("bow")
+    assert world.trimmed <= 1, "the copy has not read it"
+    world.bow.on_close("ash", CloseCopy(1))
+    world.turn("bow")
+    assert world.trimmed == 4

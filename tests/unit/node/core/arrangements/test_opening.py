@@ -10,7 +10,7 @@ import pytest
 from node.core.effects import QueryState
 from node.core.events import MessageReceived, PeerStateLost
 from node.core.limits import Limits
-from node.core.links.messages import Drop, OpenCopy, Prepare, SetPortion, Start, Sync
+from node.core.links.messages import Drop, Fence, OpenCopy, Prepare, SetPortion, Start, Sync
 from node.core.streams.ticks import TICK_MIN
 from planner.algorithms.descriptions import CopyKind
 from planner.model.copies import CopyAxis, RunningCopy
@@ -146,6 +146,22 @@ def test_a_query_that_is_over_before_its_copy_is_opened_leaves_the_copy_to_its_h
     assert isinstance(cluster.deliver("bow", "ash"), OpenCopy)
     assert cluster.blamed == []
     assert len(cluster.sites["ash"].arrangements.owned) == 1
+
+
+def test_a_copy_is_opened_for_a_later_generation_that_is_over_here() -> None:
+    """Seed 122: the fence that says which generation it is for was forgotten with the query, and bow was blamed."""
+    cluster = Cluster()
+    cluster.issue("cam", Algorithm.SM_D1)
+    cluster.settle()
+    cluster.lose_session("cam", "ash")
+    cluster.settle_but(("bow", "ash"))
+    heard = []
+    while not isinstance(cluster.mail["bow", "ash"][0], OpenCopy):
+        heard.append(type(cluster.deliver("bow", "ash")))
+    assert Fence in heard
+    cluster.give("ash", MessageReceived("cam", Drop("q1")))
+    assert isinstance(cluster.deliver("bow", "ash"), OpenCopy)
+    assert cluster.blamed == []
 
 
 def test_of_queries_that_are_over_only_so_many_copies_may_be_opened() -> None:

@@ -213,7 +213,7 @@ def test_a_frozen_lease_keeps_everything() -> None:
     kept.table.settle()
     assert kept.contents() == [0, 1, 2]
     assert kept.work.of(Expire) == []
-    assert kept.table.pinned_ts() == TICK_MIN
+    assert kept.table.begin_ts(frozen) == TICK_MIN
     kept.begin(frozen, 3)
     kept.table.settle()
     assert kept.contents() == [2]
@@ -245,9 +245,9 @@ def test_a_lease_that_only_starts_walks_keeps_no_rows() -> None:
     kept.batch(1, (1, 1), (5, 2))
     kept.table.settle()
     assert kept.work.ops == []
-    assert kept.table.pinned_ts() == TICK_MIN
-    starting.own_done = 1
-    assert kept.table.pinned_ts() == TAU
+    assert kept.table.begin_ts(starting) == TICK_MIN
+    starting.done = starting.own_done = 1
+    assert kept.table.begin_ts(starting) == TAU - 30, "what its walks see of it in copies counts too"
     looking = kept.lease(reach(30))
     assert kept.table.kept_from == 2, "rows that came before somebody looks are not there"
     kept.batch(1, (12, 1))
@@ -388,11 +388,11 @@ def test_a_log_keeps_what_is_not_done_and_what_that_can_see() -> None:
     of = kept.lease(reach(25))
     kept.batch(9, (1, 1), (45, 2), (77, 3))
     of.done, of.own_done = 6, 8
-    assert kept.table.pinned_ts() == 60 - 25
+    assert kept.table.begin_ts(of) == 60 - 25
     of.own_done = 2
-    assert kept.table.pinned_ts() == 20
+    assert kept.table.begin_ts(of) == 20
     of.done = of.own_done = TICK_END
-    assert kept.table.pinned_ts() == TICK_END
+    assert kept.table.begin_ts(of) == TICK_END
 
 
 def test_a_log_keeps_the_tuples_that_a_count_window_keeps() -> None:
@@ -400,11 +400,11 @@ def test_a_log_keeps_the_tuples_that_a_count_window_keeps() -> None:
     of = kept.lease(reach(count=2))
     kept.batch(9, (1, 1), (45, 2), (77, 3))
     of.done = of.own_done = 8
-    kept.table.settle()
-    assert kept.table.pinned_ts() == 45
+    assert kept.table.begin_ts(of) == 45
+    of.own_done = 2
+    assert kept.table.begin_ts(of) == 20, "walks of its own begin there"
     of.done = of.own_done = TICK_END
-    kept.table.settle()
-    assert kept.table.pinned_ts() == 90, "nothing is kept, and what comes next is"
+    assert kept.table.begin_ts(of) == TICK_END
 
 
 # -- by the clock -----------------------------------------------------------------------------

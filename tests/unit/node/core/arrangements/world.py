@@ -295,8 +295,15 @@ class World:
         spec = spec_of(kind, of)
         self.bow.owned.claim(CopyNeed(0, kind, "b", spec.keys, "bow", "ash"), spec, query.claim)
         self.queries[query_id] = query
+        self._pin(query)
         self.turn("bow")
         return query
+
+    def _pin(self, query: Query) -> None:
+        """Have the log keep what the query needs to begin again, as whoever takes part in it does."""
+        assert query.table is not None
+        assert query.table_lease is not None
+        self.bow.pin(query.query_id, {STREAM: query.table.begin_ts(query.table_lease)})
 
     def start_at_bow(self, query: Query, tick: int) -> None:
         """Bow hears where a query begins; if that is past, the query gets a table out of the log."""
@@ -312,6 +319,7 @@ class World:
             query.table, query.table_lease = past, made
         for one in (query.table_lease, query.claim):
             one.first_tick = one.done = one.own_done = tick
+        self._pin(query)
         self.turn("bow")
 
     def prepare_at_ash(self, query: Query) -> None:
@@ -358,6 +366,7 @@ class World:
             assert one is not None
             if not one.frozen:
                 one.done = one.own_done = max(one.done, query.done)
+        self._pin(query)
         self.bow.moved(query.table)
         self.bow.moved_at_owner()
         self.turn("bow")
@@ -374,6 +383,7 @@ class World:
         assert query.table_lease is not None
         self.bow.release(STREAM, query.table, query.table_lease)
         self.bow.owned.release(query.query_id)
+        self.bow.unpin(query.query_id)
         self.turn("bow")
 
     def end_at_ash(self, query: Query) -> None:

@@ -13,7 +13,7 @@ from node.core.limits import Limits
 from node.core.links.link import PROTOCOL_VERSION, Identity, Link, LinkNews
 from node.core.links.link_frames import Ack, Frame, Hello, Kind, Packed, Part, Ping, Pong, Refuse
 from node.core.links.link_states import LinkState
-from node.core.links.lives import Session
+from node.core.links.lives import Met, Session
 
 TINY = Limits(
     part_bytes_max=3, inflight_bytes_max=7, ack_bytes=4, ack_us=50, ping_us=2_000, silence_us=10_000, answer_us=3_000
@@ -383,13 +383,13 @@ def test_a_life_that_is_over_is_refused() -> None:
     )
     assert news.frames == [Refuse(text)]
     assert (news.close, news.lost, news.about) == (f"refused: {text}", None, None)
-    assert link.seen_life == 5
+    assert link.met.life == 5
     link.opened(0)
     assert link.received(hello(life=5, peer_life=1), 0).lost is None
 
 
 def test_a_life_that_was_written_down_before_we_started_counts() -> None:
-    link = Link(identity("ash", 1), "bow", TINY, seen_life=5)
+    link = Link(identity("ash", 1), "bow", TINY, met=Met(5))
     with pytest.raises(PeerRefusedError, match="has met life 5 of site bow"):
         link.check(hello(life=4))
     link.check(hello(life=5))
@@ -414,17 +414,17 @@ def test_numbers_that_nobody_counted_to_are_refused(change: dict[str, int]) -> N
 
 
 def test_a_new_life_is_written_down_before_the_link_is_up() -> None:
-    link = Link(identity("ash", 1), "bow", TINY, seen_life=1, remembers=True)
+    link = Link(identity("ash", 1), "bow", TINY, met=Met(1), remembers=True)
     link.send(Kind.CONTROL, b"hi")
     link.opened(0)
     news = link.received(hello(life=2), 0)
-    assert (news.remember, news.about, news.frames, link.state) == (2, None, [], LinkState.REMEMBERING)
+    assert (news.remember, news.about, news.frames, link.state) == (Met(2), None, [], LinkState.REMEMBERING)
     # What comes meanwhile is not lost, and not believed yet.
     assert link.received(part(1, b"early"), 0) == LinkNews([], [])
     assert link.received(Ping(7), 0) == LinkNews([], [])
-    assert link.seen_life == 1
-    news = link.remembered(2, 0)
-    assert (link.state, link.seen_life, news.about) == (LinkState.UP, 2, b"about bow")
+    assert link.met.life == 1
+    news = link.remembered(Met(2), 0)
+    assert (link.state, link.met.life, news.about) == (LinkState.UP, 2, b"about bow")
     assert [type(frame) for frame in news.frames] == [Part, Ack, Pong]
     assert news.messages == [(Kind.CONTROL, Packed(b"early"))]
 
@@ -433,10 +433,10 @@ def test_a_life_that_could_not_be_written_down_is_asked_for_again() -> None:
     link = Link(identity("ash", 1), "bow", TINY, remembers=True)
     for _ in range(2):
         link.opened(0)
-        assert link.received(hello(life=2), 0).remember == 2
+        assert link.received(hello(life=2), 0).remember == Met(2)
         link.closed("nothing came")
     # Written down at last, while there is no connection.
-    assert link.remembered(2, 0) == LinkNews([], [])
+    assert link.remembered(Met(2), 0) == LinkNews([], [])
     link.opened(0)
     assert link.received(hello(life=2), 0).remember is None
     assert link.state is LinkState.UP
@@ -447,10 +447,10 @@ def test_a_life_that_was_written_down_for_an_earlier_connection_is_not_the_one_t
     link.opened(0)
     link.received(hello(life=2), 0)
     link.opened(0)
-    assert link.received(hello(life=3), 0).remember == 3
-    assert link.remembered(2, 0) == LinkNews([], [])
+    assert link.received(hello(life=3), 0).remember == Met(3)
+    assert link.remembered(Met(2), 0) == LinkNews([], [])
     assert link.state is LinkState.REMEMBERING
-    assert link.remembered(3, 0).about == b"about bow"
+    assert link.remembered(Met(3), 0).about == b"about bow"
 
 
 def test_what_was_held_while_a_life_was_written_down_and_is_wrong_closes_the_connection() -> None:
@@ -459,7 +459,7 @@ def test_what_was_held_while_a_life_was_written_down_and_is_wrong_closes_the_con
     link.received(hello(life=2), 0)
     link.received(part(2, b"gap"), 0)
     link.received(part(1, b"a"), 0)
-    news = link.remembered(2, 0)
+    news = link.remembered(Met(2), 0)
     assert news.close == "bow broke the protocol: link requires part 1 next; got 2"
     assert (news.messages, link.state) == ([], LinkState.DOWN)
 
@@ -680,6 +680,6 @@ def in_state(state: LinkState) -> Link:
     if state in (LinkState.REMEMBERING, LinkState.UP):
         link.received(hello(), 0)
     if state is LinkState.UP:
-        link.remembered(2, 0)
+        link.remembered(Met(2), 0)
     assert link.state is state
     return link

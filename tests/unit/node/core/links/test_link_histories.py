@@ -21,7 +21,7 @@ from node.core.links.causes import Cause, Purpose
 from node.core.links.link import PROTOCOL_VERSION
 from node.core.links.link_frames import Hello, Kind, Refuse
 from node.core.links.link_states import LinkState
-from node.core.links.lives import Session
+from node.core.links.lives import Met, Session
 from node.core.links.messages import Drop
 from node.stack import (
     CloseConnection,
@@ -64,7 +64,7 @@ class Daemon:
         self.site = site
         self.life = 0
         #: The peer's lives that are on disk.
-        self.durable: dict[str, int] = {}
+        self.durable: dict[str, Met] = {}
         self.writing: deque[RememberLife] = deque()
         self.start()
 
@@ -166,8 +166,8 @@ class Histories(RuleBasedStateMachine):
         daemon = self.daemons[site]
         if daemon.writing:
             effect = daemon.writing.popleft()
-            daemon.durable[effect.peer] = max(effect.life, daemon.durable.get(effect.peer, 0))
-            self.give(site, LifeRemembered(effect.peer, effect.life))
+            daemon.durable[effect.peer] = max(effect.met, daemon.durable.get(effect.peer, Met()))
+            self.give(site, LifeRemembered(effect.peer, effect.met))
 
     @rule(passed_us=st.sampled_from([1_000, 60_000, 210_000, 410_000]))
     def time_passes(self, passed_us: int) -> None:
@@ -198,7 +198,7 @@ class Histories(RuleBasedStateMachine):
             "cluster": replace(hello, cluster="d"),
             "version": replace(hello, version=PROTOCOL_VERSION - 1),
             "for another": replace(hello, peer="cam"),
-            "old": replace(hello, life=max(0, self.daemons["bow"].link.seen_life - 1)),
+            "old": replace(hello, life=max(0, self.daemons["bow"].link.met.life - 1)),
             "twin": hello,
         }[kind]
         connection = self.new()
@@ -297,7 +297,7 @@ class Histories(RuleBasedStateMachine):
                 session = daemon.link.session
                 assert session is not None
                 life = session.second_life if site == "ash" else session.first_life
-                assert daemon.durable[PEER[site]] >= life
+                assert daemon.durable[PEER[site]].life >= life
 
     def teardown(self) -> None:
         """Once faults stop, both are up in one session, and what is said arrives."""

@@ -10,6 +10,7 @@ from node.core.errors import PeerProtocolError
 from node.core.links.link import Link, LinkNews
 from node.core.links.link_frames import Kind, Ping, Refuse
 from node.core.links.link_states import TABLE, LinkEvent, LinkState, Reaction, step
+from node.core.links.lives import Met
 from tests.unit.node.core.links.test_link import hello, in_state
 
 #: What a peer can only do on a connection, and at its time.
@@ -36,12 +37,12 @@ def let_happen(link: Link, event: LinkEvent) -> LinkNews:  # noqa: C901 - a flat
             link.closed("cut")
             return LinkNews([], [])
         case LinkEvent.GREETED:
-            link.seen_life = 2
+            link.met = Met(2)
             return link.received(hello(2), 0)
         case LinkEvent.GREETED_ANEW:
             return link.received(hello(3), 0)
         case LinkEvent.REMEMBERED:
-            return link.remembered(2, 0)
+            return link.remembered(Met(2), 0)
         case LinkEvent.FRAME:
             return link.received(Ping(1), 0)
         case LinkEvent.REFUSED:

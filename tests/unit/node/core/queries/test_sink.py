@@ -122,7 +122,7 @@ def test_in_any_order_with_repetitions_each_walk_is_stored_once_and_done_is_the_
 
 
 def test_a_query_is_complete_when_every_head_is() -> None:
-    sink = Sink(("a", "b"), TICK_MIN)
+    sink = Sink(dict.fromkeys(("a", "b"), TICK_MIN))
     everything = Span(TICK_MIN, TICK_END)
     assert sink.frontiers == (("a", TICK_MIN), ("b", TICK_MIN))
     for head in ("a", "b"):
@@ -134,4 +134,4 @@ def test_a_query_is_complete_when_every_head_is() -> None:
 
 
 def test_a_query_that_starts_after_the_end_is_complete_at_once() -> None:
-    assert Sink(("a", "b"), TICK_END).complete
+    assert Sink(dict.fromkeys(("a", "b"), TICK_END)).complete

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from node.core.limits import Limits
 from node.core.streams.backlog import Backlog
+from node.core.streams.log_extent import LogExtent, LoggedBatch
 from node.core.streams.sealer import Batch
 from node.core.streams.stream import LocalStream, StreamState
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
+from planner.model.errors import NarrowsError
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
 from tests.unit.node.core.arrangements.kit import SCHEMA, rows_of
@@ -42,6 +45,34 @@ class Running:
     def __init__(self) -> None:
         self.query_id = "q1"
         self.backlogs = {"b": Backlog()}
+
+    def is_behind(self, alias: str) -> bool:
+        return False
+
+
+def test_who_needs_ticks_that_were_given_up_is_told_which_and_nobody_else_is() -> None:
+    """The log had [0, 9), of which [3, 5) was damaged and all before is gone with it."""
+    logged = tuple(LoggedBatch(first, first + 1, 1, 10) for first in range(5, 9))
+    extent = LogExtent(logged, 9, 80, None, (Span(3, 5),))
+    state = StreamState(LocalStream(INFO, retain_ms=1_000, logged=extent), 10)
+    state.check_log(5, 9, 5)
+    for begin in (0, 3, 4):
+        with pytest.raises(NarrowsError) as refused:
+            state.check_log(begin, 9, begin)
+        assert str(refused.value) == (
+            "data loss: stream r requires its log; got one without ticks [3, 5), which were damaged and given up"
+        )
+    # A count of tuples that may reach further back than the log does.
+    with pytest.raises(NarrowsError, match=r"without ticks \[3, 5\)"):
+        state.check_log(5, 9, 2)
+    assert state.earliest == 5
+
+
+def test_a_query_does_not_begin_with_a_tick_that_was_given_up() -> None:
+    """The end of a log was damaged: what is left of it only says where the stream goes on."""
+    extent = LogExtent((LoggedBatch(8, 9, 0, 10),), 9, 80, None, (Span(6, 9),))
+    state = StreamState(LocalStream(INFO, retain_ms=1_000, logged=extent), 10)
+    assert (state.earliest, state.fed) == (9, 9)
 
 
 # -- logged before it is used -----------------------------------------------------------------

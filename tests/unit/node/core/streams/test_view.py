@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from node.core.arrangements.reach import reach_of
 from node.core.engine import TS
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_start
-from node.core.streams.view import SealedRows, TimeOverflowError, View, view_schema
+from node.core.streams.view import SealedRows, TimeOverflowError, View, joined, view_schema
 from planner.model.query import Expr, JoinQuery, StreamInfo
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
@@ -138,3 +138,17 @@ def test_rows_that_are_known_to_have_passed_a_filter_are_not_asked_again() -> No
 
 def _named(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.rename_columns([f"r.{name}" for name in rows.schema.names])
+
+
+def test_batches_that_follow_one_another_are_one_and_others_stay_as_they_are() -> None:
+    def part(first: int, end: int, *values: int, number: int = 0) -> SealedRows:
+        rows = pa.record_batch({"k": pa.array(values, pa.int64())})
+        return SealedRows("s", Span(first, end), rows, np.array(values), number, 7)
+
+    one, two, three = part(0, 2, 1, 5, number=10), part(2, 3, number=12), part(3, 9, 40, number=12)
+    (whole,) = joined([one, two, three])
+    assert (whole.span, whole.first, whole.sealed_at_us) == (Span(0, 9), 10, 7)
+    assert whole.rows.column("k").to_pylist() == whole.ts.tolist() == [1, 5, 40]
+    assert joined([one, three]) == [one, three]
+    assert joined([one]) == [one]
+    assert joined([]) == []

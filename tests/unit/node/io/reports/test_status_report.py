@@ -21,15 +21,15 @@ from node.core.links.link_frames import Kind
 from node.core.links.link_states import LinkState
 from node.core.status import CopyRole
 from node.core.streams.stream import LocalStream
-from node.core.streams.ticks import Span
+from node.core.streams.ticks import TICK_MIN, Span
 from node.io.planning.outcome import Planned
 from node.io.reports import status_report
 from node.io.reports.engine_report import EngineReport
 from node.io.reports.ledger import LinkLedger
 from node.io.reports.status_report import StatusReport
 from node.io.reports.walk_report import walk_rows
-from node.io.results.issued_queries import IssuedQuery, Queries
-from node.io.results.spool import Spool
+from node.io.results.issued_queries import Queries
+from node.io.results.issued_query import IssuedQuery
 from node.io.transport import _cause
 from node.rpc import control_pb2 as pb
 from node.stack import ConnectionClosed, ConnectionOpened, FrameArrived, SendFrame, Stack
@@ -155,14 +155,30 @@ def test_rows_wait_until_the_follower_has_read_them_kept_or_not(daemon: Daemon) 
     (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds, row.followed) == (200, 4, False)
     assert row.unread_bytes == query.spool.nbytes
-    query.seen_rows = 100
+    query.readers["default"].attach("somebody", 0)
+    query.readers["default"].seen = 100
     (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds) == (100, 1)
     assert row.unread_bytes == query.spool.nbytes // 2
     assert row.read_per_s > 0
-    query.spool.take(200)
+    query.readers["default"].place = 200
+    query.forget_taken()
     (row,) = daemon.report.reply(peak=1).queries
     assert (row.unread_rows, row.unread_seconds, row.unread_bytes) == (0, 0, 0)
+
+
+def test_every_reader_is_told_with_its_place_and_the_slowest_is_what_waits(daemon: Daemon) -> None:
+    query = daemon.issued()
+    daemon.store(query, 1)
+    daemon.store(query, 2)
+    query.begin_reader("other", 50)
+    query.readers["default"].place = 200
+    (row,) = daemon.report.reply(peak=1).queries
+    assert [(reader.name, reader.taken, reader.lag_rows) for reader in row.readers] == [
+        ("default", 200, 0),
+        ("other", 50, 150),
+    ]
+    assert (row.unread_rows, row.readers[1].lag_bytes) == (150, query.spool.nbytes)
 
 
 def test_ended_queries_are_told_if_they_failed_lately_or_have_rows_for_somebody(daemon: Daemon) -> None:
@@ -170,7 +186,8 @@ def test_ended_queries_are_told_if_they_failed_lately_or_have_rows_for_somebody(
     for query in (left, taken):
         daemon.store(query, 1)
         daemon.queries.report(query.query_id, QueryState.COMPLETED, "")
-    taken.spool.take(100)
+    taken.readers["default"].place = 100
+    taken.forget_taken()
     daemon.queries.report(failed.query_id, QueryState.FAILED, "no more disk")
     daemon.later(2)
     reply = daemon.report.reply(peak=1)
@@ -227,22 +244,29 @@ def test_on_a_full_disk_streams_say_so(daemon: Daemon) -> None:
     )
 
 
+def test_at_their_quota_logs_say_for_whom_they_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(limits=Limits(news_us=0, log_bytes_max=40))
+    cluster.issue("cam")
+    cluster.settle()
+    for ts in range(0, 40, 10):
+        cluster.arrive("l", ts)
+    daemon = Daemon(tmp_path, monkeypatch)
+    daemon.stack.site, daemon.stack.limits = cluster.sites["ash"], cluster.limits
+    daemon.report._engine = cast("Any", SimpleNamespace(rows=lambda _: 0, nbytes=lambda _: 0))
+    reply = daemon.report.reply(peak=1)
+    (stream,) = reply.streams
+    assert (stream.state, stream.reason) == ("paused", "the logs have reached log_quota")
+    assert (reply.log_bytes, reply.log_quota_bytes) == (96, 40)
+    assert reply.kept == [
+        pb.KeptLog(query_id="q1", home="cam", stream="l", since=TICK_MIN, bytes=96, runs=True),
+    ]
+
+
 def test_the_memory_of_a_daemon_does_not_include_that_of_who_started_it() -> None:
     ballast = b"x" * (400 << 20)
     command = [sys.executable, "-c", "from node.io.reports.status_report import peak_bytes; print(peak_bytes())"]
     said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     assert 10 << 20 < int(said) < len(ballast)
-
-
-def test_a_spool_knows_which_rows_and_bytes_come_after_a_chunk(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, AtOnce())
-    for _ in range(3):
-        spool.append([ROWS], lambda _: None)
-    assert [spool.first_row_of(chunk) for chunk in range(5)] == [0, 100, 200, 300, 300]
-    spool.take(150)
-    assert spool.first_row_of(0) == 100  # it is gone: what comes after it begins with the next
-    assert spool.unread_bytes(0) == spool.unread_bytes(150) == spool.written * 2 // 3
-    assert spool.unread_bytes(300) == 0
 
 
 def test_what_the_peer_had_before_a_connection_broke_is_delivered_when_it_says_so(daemon: Daemon) -> None:

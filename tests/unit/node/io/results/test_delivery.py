@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from node.client import Client, DaemonRefusedError, NotNowError, UnknownQueryError
-from node.core.effects import QueryState
+from node.core.effects import QueryState, StoreRows
 from node.core.events import RowsStored
 from node.core.streams.ticks import Span
-from node.io.results import delivery, segments
-from node.io.results import issued_queries as queries_module
-from node.io.results.segments import Piece
+from node.io.reports.status_report import reader_rows
+from node.io.results import delivery, row_files
+from node.io.results.spool import Piece
 from node.rpc import control_pb2 as pb
 from tests.unit.delivery import NAMES, SCHEMA, Site, rows_of
 
@@ -95,7 +95,6 @@ def test_what_is_taken_is_forgotten_and_the_rest_keeps_its_numbers(site: Site) -
         site.store(first, 4)
     site.client.take(site.query.query_id, site.query.run, 6)
     assert site.client.extent(site.query.query_id).first == 6
-    assert site.query.spool.first == 1
     assert site.read(6, 12) == list(range(6, 12))
     with pytest.raises(
         DaemonRefusedError, match="rows 5 to 5 were taken by a client and are not kept any more; kept are rows 6"
@@ -127,14 +126,14 @@ def test_an_unknown_query_and_another_run_of_it_are_refused(site: Site) -> None:
         lambda: list(site.client.rows("cam-1-1", "before", 0, 1, NAMES)),
         lambda: site.client.take("cam-1-1", "before", 1),
     ):
-        with pytest.raises(NotNowError, match=r"another one than that of run before.*restarted"):
+        with pytest.raises(NotNowError, match=r"another one than that of run before.*began anew"):
             ask()
     assert site.query.spool.first_row == 0
 
 
 def test_nobody_takes_from_under_a_follower(site: Site) -> None:
     site.store(0, 4)
-    site.query.followed = True
+    site.query.readers["default"].attach("a follower", 0)
     with pytest.raises(NotNowError, match="requires one client at a time that takes its rows; it is being followed"):
         site.client.take(site.query.query_id, site.query.run, 2)
     assert site.read(0, 4) == [0, 1, 2, 3]
@@ -143,23 +142,77 @@ def test_nobody_takes_from_under_a_follower(site: Site) -> None:
 @keeping
 def test_beside_a_follower_rows_may_be_taken_if_they_are_kept(site: Site) -> None:
     site.store(0, 4)
-    site.query.followed = True
+    site.query.readers["default"].attach("a follower", 0)
     site.client.take(site.query.query_id, site.query.run, 2)
     assert site.query.spool.taken == 2
 
 
-def test_taking_lets_a_query_go_on_that_was_held_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries_module, "UNSENT_BYTES_MAX", rows_of(0, 4).serialize().size)
+def test_taking_lets_a_query_go_on_that_was_held_up(site: Site) -> None:
     site.store(0, 4)
+    site.queries._quota_bytes = site.query.spool.nbytes
     site.store(4, 4)
-    site.store(8, 4)
-    assert site.query.unsent_bytes > queries_module.UNSENT_BYTES_MAX
-    held = [RowsStored("cam-1-1", "a", Span(first, first + 4)) for first in (4, 8)]
-    assert site.query.unconfirmed == held
+    held = StoreRows("cam-1-1", "a", Span(8, 12), 0, rows_of(8, 4))
+    site.do(lambda: site.queries.store([held], lambda: 0, site.events.extend))
+    site.settle()
+    assert site.query.spool.rows == 8
+    (status,) = reader_rows(site.query)
+    assert (status.name, status.lag_rows) == ("default", 8)
+    assert "reader default of cam-1-1" in site.query.trouble
     site.client.take("cam-1-1", site.query.run, 4)
-    assert site.events == [], "two chunks are still to be taken"
-    site.client.take("cam-1-1", site.query.run, 8)
-    assert site.events == held
+    wait_until(lambda: site.query.spool.rows == 12)
+    assert site.events[-1] == RowsStored("cam-1-1", "a", Span(8, 12))
+    assert site.read(4, 12) == list(range(4, 12))
+
+
+def test_readers_have_places_of_their_own_and_rows_stay_until_all_have_them(site: Site) -> None:
+    site.store(0, 4)
+    follower = site.client.follow("cam-1-1", "other")
+    assert next(iter(follower)).first_row == 0
+    follower.close()
+    run = site.query.run
+    site.client.take("cam-1-1", run, 4)
+    assert site.client.extent("cam-1-1").first == 0
+    site.client.take("cam-1-1", run, 3, reader="other")
+    assert site.client.extent("cam-1-1").first == 3
+    with pytest.raises(
+        DaemonRefusedError, match="unknown reader 'nobody' of query cam-1-1: required one of default, oth"
+    ):
+        site.client.take("cam-1-1", run, 3, reader="nobody")
+    wait_until(lambda: not site.query.followed)
+    site.client.forget("cam-1-1", "other")
+    assert site.client.extent("cam-1-1").first == 4
+    with pytest.raises(DaemonRefusedError, match="requires at least one reader"):
+        site.client.forget("cam-1-1", "default")
+
+
+def wait_until(ask: Callable[[], bool]) -> None:
+    while not ask():
+        time.sleep(0.01)
+
+
+def test_readers_and_rows_are_there_after_a_restart(tmp_path: Path) -> None:
+    first = Site(tmp_path, keep=False)
+    first.store(0, 4)
+    first.store(4, 4)
+    run = first.query.run
+    follower = first.client.follow("cam-1-1", "other")
+    next(iter(follower))
+    first.client.take("cam-1-1", run, 3, reader="other", client=follower.client)
+    follower.close()
+    first.client.take("cam-1-1", run, 6)
+    first.close()
+    again = Site(tmp_path, keep=False)
+    try:
+        assert again.query.run == run
+        assert {reader.name: reader.place for reader in again.query.readers.values()} == {"default": 6, "other": 3}
+        assert again.read(3, 8) == list(range(3, 8))
+        assert again.queries.stored_spans("cam-1-1") == [("a", Span(0, 4)), ("a", Span(4, 8))]
+        again.queries.done("cam-1-1", {"a": 4})
+        assert again.queries.stored_spans("cam-1-1") == [("a", Span(4, 8))]
+        again.store(8, 2)
+        assert again.read(3, 10) == list(range(3, 10))
+    finally:
+        again.close()
 
 
 def test_a_daemon_says_at_once_that_there_are_rows_or_that_the_query_has_ended(
@@ -191,7 +244,7 @@ def test_without_news_the_daemon_answers_after_the_wait(site: Site) -> None:
 def test_rows_that_are_forgotten_while_they_are_read_are_an_error(
     site: Site, monkeypatch: pytest.MonkeyPatch, dropped: bool
 ) -> None:
-    monkeypatch.setattr(segments, "SEGMENT_BYTES_MAX", 1)
+    monkeypatch.setattr(row_files, "SEGMENT_BYTES_MAX", 1)
     monkeypatch.setattr(delivery, "CHUNK_BYTES_MAX", 1)
     gone, load = threading.Event(), delivery._load
 
@@ -201,12 +254,12 @@ def test_rows_that_are_forgotten_while_they_are_read_are_an_error(
         return load(pieces, columns)
 
     def drop() -> None:
-        site.query.spool.close()
-        del site.queries.by_id["cam-1-1"]
+        site.queries.forget("cam-1-1")
 
     monkeypatch.setattr(delivery, "_load", load_late)
     for first in range(3):
         site.store(first, 1)
+    site.do(lambda: site.queries.done("cam-1-1", {"a": 3}))
     rows = site.client.rows("cam-1-1", site.query.run, 0, 3, NAMES)
     assert next(rows).column(0).to_pylist() == [0]
     if dropped:

@@ -1,7 +1,8 @@
-"""Result rows that a follower does not take hold up the query, so that neither memory nor disk grows without end."""
+"""Rows of queries at their home: stored, held back, kept over a restart; what is damaged is said."""
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,32 +12,16 @@ from node.core.effects import QueryState, StoreRows
 from node.core.events import RowsStored, StoreFailed
 from node.core.streams.ticks import Span
 from node.io.planning.outcome import Planned
-from node.io.results import issued_queries as queries_module
 from node.io.results.issued_queries import Queries
+from node.io.results.issued_query import IssuedQuery
+from node.io.results.journal import JOURNAL_NAME
+from node.storage.errors import StorageError
+from node.storage.folder import FolderFile
+from tests.unit.delivery import PLAN, rows_of
 from tests.unit.files import AtOnce, OnDemand
 from tests.unit.sites import Cluster
 
-
-def test_storing_is_confirmed_only_while_the_follower_is_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    queries = Queries("cam", tmp_path, AtOnce())
-    query = queries.new(Planned(Cluster().plan("cam")))
-    rows = pa.RecordBatch.from_pydict({"n": list(range(100))})
-    first, second = (StoreRows(query.query_id, "a", Span(tick, tick + 1), 0, rows) for tick in (1, 2))
-    one = rows.serialize().size
-    monkeypatch.setattr(queries_module, "UNSENT_BYTES_MAX", one)
-
-    told: list[RowsStored | StoreFailed] = []
-    queries.store([first], lambda: 0, told.extend)
-    assert told == [RowsStored(query.query_id, "a", Span(1, 2))]
-    queries.store([second], lambda: 0, told.extend)
-    assert len(told) == 1
-    assert queries.confirm(query) == []
-    query.sent_before(1)  # the follower was sent a chunk
-    assert queries.confirm(query) == [RowsStored(query.query_id, "a", Span(2, 3))]
-    assert queries.confirm(query) == []
-    assert query.spool.rows == 200
-
-
+ROW = rows_of(0, 1)
 ROWS = pa.RecordBatch.from_pydict({"n": list(range(10))})
 
 
@@ -50,9 +35,8 @@ def test_the_rows_of_a_turn_are_kept_together_and_confirmed_together(tmp_path: P
     assert (len(work.waiting), told) == (2, [])
     work.run()
     assert told == [[RowsStored(query, "a", Span(tick, tick + 1)) for tick in range(3)] for query in (first, second)]
-    assert [(queries.by_id[name].spool.rows, queries.by_id[name].spool.end) for name in (first, second)] == [
-        (30, 1)
-    ] * 2
+    spools = [queries.by_id[name].spool for name in (first, second)]
+    assert [(spool.rows, len(spool.pieces(0, 30, 1 << 20))) for spool in spools] == [(30, 1)] * 2
 
 
 def test_a_query_has_ended_when_the_rows_before_that_are_kept(tmp_path: Path) -> None:
@@ -71,7 +55,7 @@ def test_a_query_has_ended_when_the_rows_before_that_are_kept(tmp_path: Path) ->
 def test_rows_that_the_disk_does_not_take_fail_their_query_alone(tmp_path: Path) -> None:
     queries = Queries("cam", tmp_path / "here", AtOnce())
     good, bad = (queries.new(Planned(Cluster().plan("cam"))) for _ in range(2))
-    (tmp_path / "here").mkdir()
+    (tmp_path / "here").mkdir(exist_ok=True)
     (tmp_path / "here" / bad.query_id).write_text("in the way")
     told: list[RowsStored | StoreFailed] = []
     walks = [StoreRows(query.query_id, "a", Span(1, 2), 0, ROWS) for query in (bad, good)]
@@ -80,3 +64,165 @@ def test_rows_that_the_disk_does_not_take_fail_their_query_alone(tmp_path: Path)
     assert isinstance(failed, StoreFailed)
     assert (failed.query_id, failed.reason) == (bad.query_id, "the result rows cannot be kept at cam: File exists")
     assert stored == RowsStored(good.query_id, "a", Span(1, 2))
+
+
+def walk(query: IssuedQuery, tick: int, rows: pa.RecordBatch = ROWS) -> StoreRows:
+    return StoreRows(query.query_id, "a", Span(tick, tick + 1), 0, rows)
+
+
+def take(query: IssuedQuery, reader: str, row: int) -> None:
+    query.readers[reader].place = row
+    query.note(query.readers[reader].facts(), lambda _: None)
+    query.forget_taken()
+
+
+def test_beyond_the_quota_a_query_with_more_than_its_share_is_not_stored_on(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), quota_bytes=3 * ROWS.serialize().size)
+    slow, quick = (queries.new(Planned(Cluster().plan("cam"))) for _ in range(2))
+    slow.begin_reader("laggard", 0)
+    told: list[RowsStored | StoreFailed] = []
+    for tick in range(6):
+        queries.store([walk(slow, tick), walk(quick, tick)], lambda: 0, told.extend)
+        take(slow, "default", slow.spool.rows)
+        take(quick, "default", quick.spool.rows)
+    assert (slow.spool.rows, quick.spool.rows) == (40, 60), "the other one is not stopped by it"
+    assert "reader laggard of cam-1-1" in slow.trouble
+    assert [each.span.first for each in slow.held] == [4, 5]
+    assert [event.span.first for event in told if isinstance(event, RowsStored) and event.query_id == "cam-1-1"] == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    take(slow, "laggard", 40)
+    queries.retry()
+    assert (slow.spool.rows, slow.trouble, slow.held) == (60, "", [])
+    assert told[-2:] == [RowsStored("cam-1-1", "a", Span(tick, tick + 1)) for tick in (4, 5)]
+
+
+def test_rows_that_were_sent_do_not_wait_although_they_are_not_safe_yet(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), quota_bytes=ROWS.serialize().size)
+    query = queries.new(Planned(Cluster().plan("cam")))
+    reader = query.readers["default"]
+    connection = reader.attach("a file that is whole at the end", 0)
+    for tick in range(5):
+        queries.store([walk(query, tick)], lambda: 0, lambda _: None)
+        reader.sent = query.spool.rows
+    assert (query.spool.rows, query.spool.taken) == (50, 0)
+    reader.detach(connection)
+    queries.store([walk(query, 5)], lambda: 0, lambda _: None)
+    assert query.spool.rows == 50
+
+
+def test_on_a_full_disk_rows_wait_and_the_query_goes_on_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = queries.new(Planned(Cluster().plan("cam")))
+    told: list[RowsStored | StoreFailed] = []
+    queries.store([walk(query, 0)], lambda: 0, told.extend)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderFile, "append", full)
+        queries.store([walk(query, 1)], lambda: 0, told.extend)
+        queries.retry()
+        assert query.trouble == "the result rows have no room at cam: No space left on device"
+        assert len(told) == 1
+    queries.retry()
+    assert (len(told), query.trouble, query.spool.rows) == (2, "", 20)
+
+
+def test_a_restarted_site_has_its_queries_their_rows_and_the_places_of_their_readers(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    done, going, dropped = (queries.new(Planned(PLAN), keep=keep) for keep in (False, True, False))
+    for query in (done, going, dropped):
+        query.note(query.first_facts(), lambda _: None)
+        queries.store([walk(query, tick, ROW) for tick in range(3)], lambda: 0, lambda _: None)
+    done.begin_reader("other", 0)
+    take(done, "other", 2)
+    take(done, "default", 3)
+    queries.report(done.query_id, QueryState.COMPLETED, "it is said why")
+    queries.report(dropped.query_id, QueryState.DROPPED, "")
+    queries.forget(dropped.query_id)
+    queries.close()
+
+    again = Queries("cam", tmp_path, AtOnce(), life=2, durable=True)
+    again.recover()
+    assert list(again.by_id) == ["cam-1-1", "cam-1-2"]
+    ended, unfinished = again.by_id.values()
+    assert (ended.state, ended.reason, ended.about) == (QueryState.COMPLETED, "it is said why", done.about)
+    assert {reader.name: reader.place for reader in ended.readers.values()} == {"default": 3, "other": 2}
+    assert (ended.run, ended.spool.rows, ended.spool.first_row) == (done.run, 3, 2)
+    assert (unfinished.state, unfinished.spool.rows, unfinished.spool.keep) == (QueryState.PREPARING, 3, True)
+    assert again.stored_spans("cam-1-2") == [("a", Span(tick, tick + 1)) for tick in range(3)]
+    assert again.new(Planned(PLAN)).query_id == "cam-2-1"
+
+    again.store([walk(ended, 9, ROW)], lambda: 0, lambda _: None)
+    assert ended.spool.rows == 3, "it has ended"
+    # One that goes on is stored on; one that does not has failed, and what there is can be read.
+    again.report("cam-1-2", QueryState.RUNNING, "")
+    again.store([walk(unfinished, 3, ROW)], lambda: 0, lambda _: None)
+    assert (unfinished.state, unfinished.spool.rows) == (QueryState.RUNNING, 4)
+    again.end_unfinished("the daemon was restarted")
+    assert (unfinished.state, unfinished.reason) == (QueryState.FAILED, "the daemon was restarted")
+    assert len(unfinished.spool.pieces(0, 4, 1 << 20)) > 0
+
+
+def test_all_rows_taken_and_forgotten_a_query_still_knows_how_many_there_were(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = queries.new(Planned(PLAN))
+    query.note(query.first_facts(), lambda _: None)
+    queries.store([walk(query, 0)], lambda: 0, lambda _: None)
+    queries.report(query.query_id, QueryState.COMPLETED, "")
+    take(query, "default", 10)
+    assert [path.name for path in (tmp_path / "cam-1-1").iterdir()] == [JOURNAL_NAME]
+    again = Queries("cam", tmp_path, AtOnce(), durable=True)
+    again.recover()
+    (found,) = again.by_id.values()
+    assert (found.spool.rows, found.spool.first_row, found.readers["default"].place) == (10, 10, 10)
+    assert found.is_settled
+
+
+def test_damaged_rows_fail_their_query_with_file_and_place_and_stay_where_they_are(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = queries.new(Planned(PLAN))
+    query.note(query.first_facts(), lambda _: None)
+    for tick in range(3):
+        queries.store([walk(query, tick, ROW)], lambda: 0, lambda _: None)
+    queries.close()
+    (path,) = (tmp_path / "cam-1-1").glob("*.rows")
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    again = Queries("cam", tmp_path, AtOnce(), durable=True)
+    again.recover()
+    again.end_unfinished("the daemon was restarted")
+    (found,) = again.by_id.values()
+    assert found.state is QueryState.FAILED
+    assert f"{path} at byte 16 required a whole record; got damaged bytes" in found.reason
+    assert not found.is_settled
+    assert path.read_bytes() == data
+
+
+def test_a_damaged_journal_is_refused_and_one_that_was_not_begun_is_none(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = queries.new(Planned(PLAN))
+    for _ in range(3):
+        query.note(query.first_facts(), lambda _: None)
+    queries.close()
+    (tmp_path / "cam-1-7").mkdir()
+    (tmp_path / "cam-1-7" / f"{JOURNAL_NAME}.new").write_bytes(b"narrows")
+    (tmp_path / "log").mkdir()
+    again = Queries("cam", tmp_path, AtOnce(), durable=True)
+    again.recover()
+    assert list(again.by_id) == ["cam-1-1"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cam-1-1", "log"]
+    path = tmp_path / "cam-1-1" / JOURNAL_NAME
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(StorageError, match=rf"{path} at byte 16 required a whole record; got damaged bytes"):
+        Queries("cam", tmp_path, AtOnce(), durable=True).recover()

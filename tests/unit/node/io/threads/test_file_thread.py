@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from node.io.threads.file_thread import FileThread
+from node.io.threads.file_thread import FileThread, run_jobs
 
 
 @contextmanager
@@ -93,3 +93,68 @@ def test_stopping_finishes_what_was_asked_for_even_if_the_loop_is_gone() -> None
     thread.start()
     thread.stop()
     assert done == list(range(5))
+
+
+def test_work_that_is_done_together_is_committed_once_and_what_fails_is_told_to_all_of_it() -> None:
+    done: list[str] = []
+
+    def commit() -> None:
+        done.append("commit")
+
+    def fail() -> None:
+        raise OSError("no disk")
+
+    def write(name: str) -> str:
+        done.append(name)
+        return name
+
+    told: list[object] = []
+    jobs = [
+        (lambda: write("a"), told.append, commit),
+        (lambda: write("b"), told.append, None),
+        (lambda: write("c"), told.append, commit),
+        (lambda: write("d"), told.append, fail),
+        (lambda: write("e"), told.append, fail),
+    ]
+    for then, result in run_jobs(jobs):
+        then(result)
+    assert done == ["a", "b", "c", "d", "e", "commit"]
+    assert told[:3] == ["a", "b", "c"]
+    assert [str(error) for error in told[3:]] == ["no disk", "no disk"]
+
+
+def test_work_that_failed_by_itself_needs_no_commit() -> None:
+    committed: list[bool] = []
+
+    def work() -> None:
+        raise OSError("full")
+
+    ((_, result),) = run_jobs([(work, lambda _: None, lambda: committed.append(True))])
+    assert (str(result), committed) == ("full", [])
+
+
+def test_what_is_asked_for_while_it_works_is_done_together_and_stopping_ends_it() -> None:
+    async def test() -> None:
+        begun, gone, over = threading.Event(), threading.Event(), asyncio.Event()
+        commits: list[bool] = []
+
+        def commit() -> None:
+            commits.append(True)
+
+        def first() -> None:
+            begun.set()
+            gone.wait()
+
+        with files() as thread:
+            thread.put(first, lambda _: None)
+            await asyncio.to_thread(begun.wait)
+            for number in range(5):
+                thread.put(lambda: None, lambda _, last=number == 4: over.set() if last else None, commit)  # type: ignore[misc]
+                await asyncio.sleep(0.01)  # a turn of the loop each
+            gone.set()
+            async with asyncio.timeout(30):
+                await over.wait()
+        assert commits == [True]
+        assert not thread._thread.is_alive()
+
+    asyncio.run(test())

@@ -75,8 +75,13 @@ class Notes(NoRecords):
         super().__init__(1)
         self.commits: list[list[RecordChange]] = []
         self.error: StorageError | None = None
+        #: So many commits find no room.
+        self.refusals = 0
 
     def commit(self, changes: Any) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise NoRoomError("full")
         if self.error is not None:
             raise self.error
         self.commits.append(list(changes))
@@ -186,6 +191,17 @@ def test_records_that_find_no_room_at_all_wait_in_their_order(made: Made, tmp_pa
         told.append(made.reports.next())
     assert [one for commit in made.records.commits for one in commit] == [change(1), change(2)]
     assert Headroom(tmp_path, 4096).reserve(), "the room is reserved again"
+
+
+def test_room_that_records_needed_is_not_for_logs(made: Made, tmp_path: Path) -> None:
+    """A log that takes the rest of it would leave no room for the records that follow."""
+    assert Headroom(tmp_path, 4096).reserve()
+    made.records.refusals = 1
+    made.thread.put(WriteRecords((change(1),)))
+    assert [made.reports.next(), made.reports.next()] == [1, ("trouble", "full")]
+    made.thread.put(AppendBatch("a", batches(1)[0]))
+    assert [made.reports.next(), made.reports.next()] == [[BatchLogged("a", 1)], ("trouble", "")]
+    assert (tmp_path / HEADROOM_NAME).exists(), "only then are batches logged"
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])

@@ -230,7 +230,7 @@ def test_when_a_holder_is_lost_its_copies_are_and_no_others() -> None:
     opened(world, 1)
     opened(world, 2)
     world.bow.on_open("cam", OpenCopy("q1", 1, 0, 0, replace(SPEC, holder="cam")))
-    world.bow.peer_lost("ash")
+    world.bow.holder_lost("ash")
     assert [copy.peer for copy in world.bow.owned.all] == ["cam"]
 
 
@@ -245,7 +245,7 @@ def test_what_a_copy_could_not_read_is_forgotten_with_its_holder() -> None:
     world.read()
     (copy,) = world.bow.owned.all
     assert list(world.bow.catch_up._blocked) == [copy], "the query has not begun here, so it has no table of the past"
-    world.bow.peer_lost("ash")
+    world.bow.holder_lost("ash")
     assert list(world.bow.catch_up._blocked) == []
 
 

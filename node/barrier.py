@@ -1,0 +1,73 @@
+"""Nothing that others learn, and nothing that is forgotten, comes before the records that it relies on are durable.
+
+Correct here: frames, the closing of connections, cuts of logs and reports to clients are done in the order in which
+they came, each once, and those after a WriteRecords only when that and every one before it is written. What only this
+site sees and a crash undoes (its engine, reading, storing more) does not wait. Records go to the disk at once, so that
+those of many turns share a commit, and nobody waits for the disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from node.core.effects import ReportDropped, ReportQuery, TrimLog, WriteRecords
+from node.stack import CloseConnection, Output, SendFrame
+
+#: What must not come before the records that were asked for before it.
+_Promise = SendFrame | CloseConnection | TrimLog | ReportQuery | ReportDropped
+
+
+class Barrier:
+    """Outputs of the stack on their way to being performed."""
+
+    def __init__(
+        self,
+        perform: Callable[[Output], None],
+        write: Callable[[WriteRecords], None] | None,
+        noted: Callable[[WriteRecords], None] = lambda records: None,
+    ) -> None:
+        """``write`` hands records to the disk, which answers with ``written``; None: nothing is kept.
+
+        ``noted`` is told of records once they are durable.
+        """
+        self._perform = perform
+        self._write = write
+        self._noted = noted
+        #: What waits, with the records that it waits for among it.
+        self._held: deque[Output] = deque()
+        #: How many of those that were handed over are written already.
+        self._durable = 0
+
+    @property
+    def held(self) -> int:
+        """How many outputs wait for records."""
+        return len(self._held)
+
+    def put(self, outputs: Iterable[Output]) -> None:
+        """What the stack asks for next."""
+        for output in outputs:
+            if isinstance(output, WriteRecords):
+                if self._write is None:
+                    self._noted(output)
+                else:
+                    self._held.append(output)
+                    self._write(output)
+            elif self._held and isinstance(output, _Promise):
+                self._held.append(output)
+            else:
+                self._perform(output)
+
+    def written(self, count: int) -> None:
+        """So many more of the records that were handed over are durable."""
+        self._durable += count
+        while self._held:
+            first = self._held[0]
+            if isinstance(first, WriteRecords):
+                if not self._durable:
+                    return
+                self._durable -= 1
+                self._held.popleft()
+                self._noted(first)
+            else:
+                self._perform(self._held.popleft())

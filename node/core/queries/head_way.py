@@ -1,0 +1,45 @@
+"""Which ticks of a head walk: those from its first one on that are not stored already.
+
+A batch may be cut otherwise than when it was walked before. That does no harm: a result belongs to its head's
+tuple, not to the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from node.core.engine import TS
+from node.core.streams.ticks import Span, tick_start
+
+
+@dataclass(frozen=True, slots=True)
+class HeadWay:
+    """``tau`` is in the query's unit."""
+
+    first: int
+    #: Spans that are stored, or being stored, ascending.
+    islands: tuple[Span, ...]
+    tau: int
+
+    def spans(self, batch: Span) -> list[Span]:
+        """What of a batch's ticks is to walk."""
+        found = []
+        at = max(batch.first, self.first)
+        for island in self.islands:
+            if island.first >= batch.end:
+                break
+            if at < island.first:
+                found.append(Span(at, island.first))
+            at = max(at, island.end)
+        if at < batch.end:
+            found.append(Span(at, batch.end))
+        return found
+
+    def part(self, rows: pa.RecordBatch, span: Span) -> pa.RecordBatch:
+        """The rows of a batch in some of its ticks."""
+        times = rows.column(TS).to_numpy()
+        low, high = np.searchsorted(times, [tick_start(span.first, self.tau), tick_start(span.end, self.tau)])
+        return rows if high - low == len(times) else rows.slice(low, high - low)

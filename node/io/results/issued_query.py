@@ -1,0 +1,162 @@
+"""One query of which this site is the home: what it is, how it stands, its rows, and who reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from node.core.effects import QueryState, StoreRows
+from node.io.planning.outcome import Planned
+from node.io.reports.latency import LatencyHistogram
+from node.io.results.about import About
+from node.io.results.journal import Facts, Journal
+from node.io.results.readers import Reader, reader_name
+from node.io.results.spool import Spool
+from node.io.threads.file_thread import FileWork
+from node.storage.errors import StorageError
+from planner.search.alternatives import Compared
+
+
+@dataclass
+class IssuedQuery:
+    """A query. Its journal has what a start of the site must know; all else is for this life."""
+
+    query_id: str
+    about: About
+    spool: Spool
+    journal: Journal
+    work: FileWork
+    #: None for one that was issued in an earlier life, unless it goes on.
+    planned: Planned | None = None
+    #: Its rows have numbers; whoever remembers one must not meet another query.
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
+    readers: dict[str, Reader] = field(default_factory=dict)
+    #: What the plan was compared with, once somebody wanted to know.
+    others: Compared | None = None
+    state: QueryState = QueryState.PREPARING
+    reason: str = ""
+    #: It is over for the core; it ends for clients once all its rows are kept.
+    ending: bool = False
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Walks that are not stored yet, because too many rows wait for readers or the disk is full; and why.
+    held: list[StoreRows] = field(default_factory=list)
+    trouble: str = ""
+
+    @property
+    def followed(self) -> bool:
+        return any(reader.attached for reader in self.readers.values())
+
+    @property
+    def slowest(self) -> Reader:
+        """The reader for whom most rows are kept."""
+        return min(self.readers.values(), key=lambda reader: reader.passed)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of rows that some reader was not sent."""
+        return self.spool.written - self.spool.position(self.slowest.passed)
+
+    @property
+    def read_rows(self) -> int:
+        """Rows before this number were read, or taken, by every reader."""
+        return min(reader.read for reader in self.readers.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is over and nobody can want rows of it any more."""
+        everything = self.spool.taken == self.spool.rows and not self.spool.keep and not self.spool.damage
+        return self.state.ended and everything and not self.followed
+
+    def wake(self) -> None:
+        """Tell whoever waits for this query that something changed."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    # -- what is noted ------------------------------------------------------------------------
+
+    def facts(self) -> list[Facts]:
+        """Everything that its journal has to say."""
+        return [self.first_facts(), self.state_facts(), *(reader.facts() for reader in self.readers.values())]
+
+    def first_facts(self) -> dict[str, Any]:
+        """What it is."""
+        return {"query": self.query_id, "run": self.run, "keep": self.spool.keep, "about": self.about.facts()}
+
+    def state_facts(self) -> dict[str, Any]:
+        """How it stands."""
+        return {"state": self.state.value, "reason": self.reason, "rows": self.spool.rows}
+
+    def note(self, facts: Facts, then: Callable[[Exception | None], None]) -> None:
+        """Have something noted in its journal; ``then`` is told when that is durable, or why it cannot be."""
+        whole = [*self.facts(), facts]
+        self.work.put(lambda: self.journal.append(facts, whole), then, self.journal.commit)
+
+    async def noted(self, facts: Facts) -> None:
+        """The same, for who waits for it. Raises OSError or StorageError."""
+        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self.note(facts, lambda error: None if done.done() else done.set_result(error))
+        if (error := await done) is not None:
+            raise error
+
+    # -- readers ------------------------------------------------------------------------------
+
+    def begin_reader(self, name: str, place: int) -> Reader:
+        """Another reader, which wants every row from ``place`` on."""
+        reader = self.readers[name] = Reader(name, place)
+        return reader
+
+    async def reader(self, name: str) -> Reader:
+        """The reader of this name; a new one begins with the oldest row that is kept.
+
+        Raises QueryError if it cannot be called so, OSError or StorageError if it cannot be noted.
+        """
+        name = reader_name(name)
+        if name not in self.readers:
+            begun = self.begin_reader(name, self.spool.first_row)
+            try:
+                await self.noted(begun.facts())
+            except (OSError, StorageError):
+                self.readers.pop(name, None)
+                raise
+        return self.readers[name]
+
+    async def take(self, reader: Reader, row: int, note: Facts | None = None) -> None:
+        """A reader has kept every row before ``row``; true when that is durable. Raises OSError or StorageError.
+
+        ``note`` is what is noted of its file from now on.
+        """
+        if row <= reader.place:
+            return
+        before, before_note = reader.place, reader.note
+        reader.place, reader.note = row, before_note if note is None else note
+        try:
+            await self.noted(reader.facts())
+        except OSError:
+            if note is not None:
+                # A start cuts the file to what is noted, and so needs every row from there on.
+                reader.place, reader.note = before, before_note
+                raise
+            # On a full disk forgetting rows makes room for the note that they are taken; whatever a crash leaves of
+            # them then, a reader never stands before the oldest row that is kept.
+            self.forget_taken()
+            try:
+                await self.noted(reader.facts())
+            except OSError:
+                reader.place = max(before, self.spool.taken)
+                raise
+        self.forget_taken()
+
+    async def forget_reader(self, name: str) -> None:
+        """Nobody reads under this name any more. Raises OSError or StorageError."""
+        del self.readers[name]
+        await self.noted({"forgotten": name})
+        self.forget_taken()
+        self.wake()
+
+    def forget_taken(self) -> None:
+        """Rows that every reader has are not kept any more."""
+        self.spool.take(min(reader.place for reader in self.readers.values()))

@@ -1,0 +1,63 @@
+"""The sites of a cluster are upgraded one after the other, under load: nobody who reads has to do anything."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from tests.e2e.cases import steady
+from tests.e2e.harness import Background, Daemons, assert_same_rows, eventually, narrows, write_cluster
+from tests.e2e.spark_stream import Sink, local_spark
+
+SITES = ("alpha", "beta", "gamma")
+HOME = "gamma"
+
+
+def test_every_site_is_stopped_and_started_again_under_load_and_each_reader_has_every_row_once(tmp_path: Path) -> None:
+    join = steady(10)
+    config = write_cluster(tmp_path, join.streams, sites=SITES)
+    want = join.expected()
+    with local_spark() as spark, Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
+        # While a site sleeps the query does not begin, however long readers take to come.
+        daemons.nodes["beta"].signal(signal.SIGSTOP)
+        issue = ("query", "--config", config, "--at", HOME, join.text, "--format", "csv")
+        follower = Background(*issue, name="query", folder=tmp_path)
+        eventually("the query is issued", lambda: "query " in follower.err)
+        query_id = follower.err.split("query ", 1)[1].split()[0]
+        ledger = tmp_path / "ledger.parquet"
+        words = ("follow", "--config", config, query_id, "--as", "ledger", "--out", ledger)
+        reader = Background(*words, name="ledger", folder=tmp_path)
+        sink = Sink(spark, daemons.client(HOME).address, query_id, tmp_path / "spark", reader="spark")
+        stream = sink.start(processingTime="0 seconds")
+        eventually("Spark waits for rows", lambda: "Waiting" in stream.status["message"])
+        names = {"default", "ledger", "spark"}
+        eventually("all read", lambda: {each.name for each in daemons.query_info(query_id).readers} == names)
+        daemons.nodes["beta"].signal(signal.SIGCONT)
+        stopped = []
+        for number, site in enumerate((HOME, "alpha", "beta")):
+            rows = want.num_rows * number // 4
+            eventually("the load goes on", lambda rows=rows: daemons.query_info(query_id).rows > rows)  # type: ignore[misc]
+            stopped.append(daemons.nodes[site])
+            stopped[-1].signal(signal.SIGTERM)
+            stopped[-1].end(30).ok()
+            daemons.start(site)
+        assert reader.end().ok().err.count("all that there are") == 1
+        follower.end().ok()
+
+        def all_written() -> bool:
+            assert stream.isActive, str(stream.exception())
+            return bool(sum(rows.num_rows for _, rows in sink.attempts) >= want.num_rows)
+
+        eventually("Spark has all rows", all_written)
+        stream.stop()
+        assert narrows("queries", "--config", config).ok().out.count(query_id) == 1
+    (tmp_path / "printed.csv").write_text(follower.out)
+    printed = pyarrow.csv.read_csv(tmp_path / "printed.csv").cast(want.schema)
+    for got in (printed, pq.read_table(ledger), sink.rows):
+        assert_same_rows(got, want)
+    assert [number for number, _ in sink.attempts] == list(range(len(sink.attempts))), "no batch was tried twice"
+    for node in [*stopped, *daemons.nodes.values()]:
+        assert "Traceback" not in node.err, node.err

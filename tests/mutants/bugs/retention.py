@@ -1,0 +1,52 @@
+"""Bugs in what logs keep: quotas, what gives way at them, and queries that are dropped where they were not issued."""
+
+from __future__ import annotations
+
+from tests.mutants.edits import argument, begin, condition, drop, instead, returned, then, value
+from tests.mutants.mutant import Mutant, bug
+
+#: By the first part of a function's name: the files of tests/unit in which a test should notice it.
+TESTS = {
+    "": "test_quota test_dropping",
+    "Participant": "test_dropping test_quota",
+    "DiskLog": "test_disk_log",
+    "StreamLogs": "test_stream_logs test_quota",
+}
+
+MUTANTS = (
+    # -- the quota
+    bug("a stream is read on at the quota", "Site._read_on", argument("wants_more", 1, "False")),
+    bug("the quota is never reached", "Arrangements.logs_full", returned("False")),
+    bug("pins give way at the quota", "StreamState.can_forget", returned("bool(self._log)")),
+    bug("streams pause before what is retained gives way", "Arrangements._give_way", begin("return")),
+    bug("all that is retained gives way at once", "Arrangements._give_way", condition("logs_full", "True")),
+    bug("the smallest log gives way first", "Arrangements._give_way", value("max()", "min(giving)")),
+    bug("what gave way stays in the log", "Arrangements._give_way", drop("do")),
+    bug("what is forgotten still counts", "StreamState.forget_oldest", drop("logged_bytes")),
+    bug("what an earlier life logged does not count", "StreamState._go_on", drop("logged_bytes")),
+    bug("a batch counts as in memory", "StreamLogs._commit", argument("BatchLogged", 2, "()")),
+    bug("a batch counts for its neighbour", "DiskLog.sizes_from", value("place_of()", "max(0, _ - 1)")),
+    bug("a full site that nobody needs stays full", "Arrangements.__init__", value("fromkeys()", "{}")),
+    # -- dropped elsewhere
+    bug("home is not told who dropped it", "Participant.drop_here", drop("send")),
+    bug("a query that was dropped stays", "Participant.drop_here", drop("close")),
+    bug("dropped before it is for good", "Participant.drop_here", begin("self._outbox.do(ReportDropped(query_id))")),
+    bug("a query without a pin is taken", "Participant._kept_begins", condition("begins", "False")),
+    bug("a site needs a pin without having a stream", "Participant._kept_begins", condition("begins", "not is_kept")),
+    Mutant(
+        "sites hear of the end before it is kept",
+        (
+            ("Issuer.end", instead("_keep_end", "home.end(state, reason)")),
+            ("Issuer.end", then("_report_end", "self._keep(home)")),
+        ),
+    ),
+    Mutant(
+        "sites hear that all is done before it is kept",
+        (
+            ("Issuer._tell_done_of", instead("_keep_end", "home.end(QueryState.COMPLETED, home.reason)")),
+            ("Issuer._tell_done_of", then("_report_end", "self._keep(home)")),
+        ),
+    ),
+    bug("a drop of another home's query is for home alone", "Site._on_drop", condition("homes", "True")),
+    bug("a pin of a stream that is gone", "Participant.recover", value("known", "pin.streams")),
+)

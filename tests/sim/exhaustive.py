@@ -1,0 +1,155 @@
+"""Two sites, five ticks, and a daemon that dies at every single step; then two deaths, the second at any step after.
+
+A run without a crash says which steps there are. Each is tried alone; the run with that crash says which steps come
+after it, recovery included, and each of those is tried too. Of the second ones those are left out that nobody can tell
+from the one before: the same turn of the same site, and nothing has left it or reached its disk in between.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from tests.sim.check import check_world
+from tests.sim.crashes import CrashPoint, Step
+from tests.sim.scenarios.queries import Window
+from tests.sim.scenarios.scenario import Scenario, StreamData, two_way
+from tests.sim.world import World
+
+SITES = ("ash", "bow")
+TICK_MS = 10
+_RANGE: Window = ("range", 25)
+_ROWS: Window = ("rows", 4)
+#: Algorithms of both heads, and their windows.
+PLANS: dict[str, tuple[tuple[str, str], Window]] = {
+    "SP-S": (("SP-S", "SP-S"), _RANGE),
+    "SP-D": (("SP-D", "SP-D"), _RANGE),
+    "SM-S1": (("SM-S1", "SM-S1"), _RANGE),
+    "SM-S2": (("SM-S2", "SM-S2"), _RANGE),
+    "SM-D1": (("SM-D1", "SM-D1"), _RANGE),
+    "SM-D2": (("SM-D2", "SM-D2"), _RANGE),
+    "SM-S1 and SM-D1 with count windows": (("SM-S1", "SM-D1"), _ROWS),
+    "SP-S and SM-S2 with count windows": (("SP-S", "SM-S2"), _ROWS),
+}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of some runs."""
+
+    runs: int
+    hits: Counter[str]
+    wrong: tuple[str, ...]
+
+
+def scenario_of(plan: str) -> Scenario:
+    """Few rows, which match here and there, and a home that has one of the two streams."""
+    algorithms, window = PLANS[plan]
+    left = StreamData("left", "ash", "ms", 0, (1, 12, 14, 33, 41), (1, 2, 1, 1, 2), "int")
+    right = StreamData("right", "bow", "ms", 0, (3, 11, 25, 34, 42), (1, 1, 2, 1, 3), "int")
+    return two_way(
+        seed=2,
+        sites=SITES,
+        streams=(left, right),
+        sink="bow",
+        algorithms=algorithms,
+        tau_ms=TICK_MS,
+        windows=(window, window),
+        chunk_rows_max=3,
+        delay_us_max=300,
+        paced=False,
+        reference_engine=False,
+    )
+
+
+def steps_of(scenario: Scenario) -> list[Step]:
+    """Every step of a run that gives the oracle's rows."""
+    world = World(scenario)
+    world.crashes.trace = []
+    check_world(world)
+    return world.crashes.trace
+
+
+def points(steps: Sequence[Step], after: int = 0, distinct: bool = False) -> Iterator[CrashPoint]:
+    """A crash at each of the steps from one on; each site counts its own."""
+    counts: Counter[str] = Counter()
+    for before, step in pairwise([None, *steps[after:]]):
+        assert step is not None
+        counts[step.site] += 1
+        if not distinct or before is None or not _is_same(before, step):
+            yield CrashPoint(step.site, (), counts[step.site], down_us=1_000)
+
+
+def _is_same(before: Step, step: Step) -> bool:
+    """Whether nobody can tell a crash at a step from one at the step before."""
+    is_soft = not before.kind.startswith(("after send", "after keep", "after remove", "durable", "torn", "trimmed"))
+    return (before.turn, before.site) == (step.turn, step.site) and is_soft
+
+
+def try_single(plan: str, distinct: bool = False) -> Tried:
+    """A crash at every step of a run; or at every one that others, or a disk, can tell from the one before."""
+    scenario = scenario_of(plan)
+    return _try([replace(scenario, crashes=(point,)) for point in points(steps_of(scenario), distinct=distinct)])
+
+
+def try_pairs(plan: str, first: CrashPoint) -> Tried:
+    """After a crash another one, at every step that follows."""
+    scenario = replace(scenario_of(plan), crashes=(first,))
+    world = World(scenario)
+    world.crashes.trace = []
+    check_world(world)
+    at = next(number for number, step in enumerate(world.crashes.trace, 1) if step.died)
+    return _try(
+        [
+            # The counts of a site begin anew where it died; the other's go on from the beginning.
+            replace(scenario, crashes=_pair(first, point, world.crashes.trace[:at]))
+            for point in points(world.crashes.trace, at, distinct=True)
+        ]
+    )
+
+
+def _pair(first: CrashPoint, second: CrashPoint, before: Sequence[Step]) -> tuple[CrashPoint, CrashPoint]:
+    if second.site == first.site:
+        return first, second
+    passed = sum(step.site == second.site for step in before)
+    return first, replace(second, occurrence=passed + second.occurrence)
+
+
+def _try(scenarios: Sequence[Scenario]) -> Tried:
+    hits: Counter[str] = Counter()
+    wrong = []
+    for scenario in scenarios:
+        world = World(scenario)
+        try:
+            check_world(world)
+            if world.crashes.crashes != len(scenario.crashes):
+                raise AssertionError(f"required {len(scenario.crashes)} crashes; got {world.crashes.crashes}")
+        except Exception as error:
+            wrong.append(f"{scenario.crashes}: {type(error).__name__}: {error}")
+        hits.update(world.crashes.hits)
+    return Tried(len(scenarios), hits, tuple(wrong))
+
+
+def run_exhaustive(workers: int | None = None) -> int:
+    """All plans, every crash and every pair of crashes, on all cores; prints what came of it."""
+    began = time.monotonic()
+    failed = runs = 0
+    with multiprocessing.get_context("spawn").Pool(workers or os.cpu_count()) as pool:
+        for plan in PLANS:
+            single = try_single(plan)
+            firsts = list(points(steps_of(scenario_of(plan)), distinct=True))
+            jobs = [pool.apply_async(try_pairs, (plan, first)) for first in firsts]
+            pairs = [job.get() for job in jobs]
+            wrong = [*single.wrong, *(text for tried in pairs for text in tried.wrong)]
+            count = sum(tried.runs for tried in pairs)
+            failed, runs = failed + len(wrong), runs + single.runs + count
+            seconds = time.monotonic() - began
+            print(f"{plan}: {single.runs} crashes, {count} pairs of crashes, {len(wrong)} wrong, {seconds:.0f} s")
+            print("\n".join(wrong[:5]), flush=True)
+    print(f"{runs} runs, {failed} wrong, in {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0

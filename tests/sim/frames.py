@@ -1,0 +1,57 @@
+"""Which messages are in a shipment, as who is about to send it knows."""
+
+from __future__ import annotations
+
+from node.core.effects import Send
+from node.core.links.link import Link
+from node.core.links.link_frames import Frame, Part
+from node.core.links.messages import FIRST_GENERATION, Message, Prepare, Prepared, Start
+from node.stack import SendFrame, Stack, _Connection
+from tests.sim.crashes import AGAIN
+
+
+class FrameKinds:
+    """Looks over the shoulder of one node."""
+
+    def __init__(self, node: Stack) -> None:
+        #: By peer and number, what a part belongs to; by shipment, in the order in which they are made, what is in it.
+        self._parts: dict[str, dict[int, Message]] = {peer: {} for peer in node.links}
+        self._shipments: dict[int, tuple[Frame | Message, ...]] = {}
+        self._watch(node)
+
+    def of(self, output: SendFrame) -> tuple[Frame | Message, ...]:
+        """The messages of which parts are in a shipment, and other frames; it is asked for once."""
+        return self._shipments.pop(id(output.shipment), ())
+
+    def _watch(self, node: Stack) -> None:
+        send, flush = node._send, node._flush
+
+        def sent(link: Link, effect: Send) -> bool:
+            first, lost = link.next_part, send(link, effect)
+            parts = self._parts[link.peer]
+            if lost:
+                parts.clear()
+            parts |= dict.fromkeys(range(first, link.next_part), effect.message)
+            return lost
+
+        def flushed(peer: str, connection: _Connection) -> None:
+            frames, before = list(connection.frames), len(node._out)
+            flush(peer, connection)
+            at = 0
+            for output in node._out[before:]:
+                if isinstance(output, SendFrame):
+                    end = at + len(output.shipment.cuts)
+                    inside = tuple(self._inside(peer, frame) for frame in frames[at:end])
+                    self._shipments[id(output.shipment)] = inside
+                    at = end
+
+        node._send, node._flush = sent, flushed  # type: ignore[method-assign]
+
+    def _inside(self, peer: str, frame: Frame) -> Frame | Message:
+        return self._parts[peer].get(frame.seq, frame) if isinstance(frame, Part) else frame
+
+
+def name_of(inside: Frame | Message) -> str:
+    """What kind of thing is sent."""
+    is_again = isinstance(inside, Prepare | Prepared | Start) and inside.generation != FIRST_GENERATION
+    return type(inside).__name__ + (AGAIN if is_again else "")

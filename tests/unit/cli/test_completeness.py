@@ -1,0 +1,106 @@
+"""From where on rows are complete: what a query asks by --from, and what it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from cli.show.completeness import completeness
+from node.core.queries.home import HomeQuery
+from node.core.streams.ticks import TICK_END, TICK_MIN
+from node.io.reports.complete_from import complete_from
+from planner.model.beginning import DEFAULT_BEGINNING, BeginAt, Beginning
+from planner.model.errors import QueryError
+from planner.sql.beginning import parse_beginning
+from tests.unit.sites import QUERY, Cluster
+
+NOON_MS = 1_772_366_400_000  # 2026-03-01 12:00
+START, NOW = Beginning(BeginAt.START), Beginning(BeginAt.NOW)
+
+
+def at(time_ms: int) -> Beginning:
+    return Beginning(BeginAt.TIME, time_ms)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", DEFAULT_BEGINNING),
+        ("start", START),
+        ("NOW", NOW),
+        ("2026-03-01 12:00:00", at(NOON_MS)),
+        ("2026-03-01T12:00", at(NOON_MS)),
+        ("2026-03-01T13:00:00+01:00", at(NOON_MS)),
+        ("2026-03-01 12:00:00Z", at(NOON_MS)),
+        ("2026-03-01", at(NOON_MS - 43_200_000)),
+        ("2026-03-01 12:00:00.1239", at(NOON_MS + 123)),
+        ("1969-12-31 23:59:59.9999", at(-1)),
+    ],
+)
+def test_a_timestamp_is_written_as_sql_writes_one(text: str, found: Beginning) -> None:
+    assert parse_beginning(text) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["yesterday", "12:00", "2026-02-30", "1772366400", "2026-03-01 25:00", "start now", " "]
+)
+def test_what_is_no_beginning_is_refused_before_anybody_is_asked(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(QueryError, match="start, now, or a timestamp"):
+        parse_beginning(text)
+    config = tmp_path / "cluster.toml"
+    config.write_text('tau = "1s"\n[site.ash]\nlisten = "127.0.0.1:1"\n')
+    assert main(["query", "--config", str(config), "--at", "ash", "--from", text, QUERY]) == 2
+    said = capsys.readouterr().err
+    assert f'got "{text}"' in said
+    assert "requires a running daemon" not in said
+
+
+def told(beginning: Beginning, first_tick: int | None, *limited_by: str) -> str:
+    """In words, with ticks of 500 ms."""
+    home = HomeQuery("q1", Cluster().plan("cam"), beginning=beginning)
+    home.first_tick, home.limited_by = first_tick, limited_by
+    return completeness(complete_from(home, 500))
+
+
+@pytest.mark.parametrize(
+    ("beginning", "first_tick", "limited_by", "text"),
+    [
+        (START, None, (), ""),
+        (START, TICK_END, ("l",), ""),
+        (START, TICK_MIN, ("l", "r"), "rows are complete from the beginning of its streams on"),
+        (
+            START,
+            2 * NOON_MS // 1000,
+            ("r",),
+            "rows are complete from 2026-03-01 12:00:00 on (the streams have no more before that: r)",
+        ),
+        (
+            NOW,
+            2 * NOON_MS // 1000 + 1,
+            ("l", "r"),
+            "rows are complete from 2026-03-01 12:00:00.500 on (where these streams were: l, r)",
+        ),
+        (at(NOON_MS + 499), 2 * NOON_MS // 1000, ("l", "r"), "rows are complete from 2026-03-01 12:00:00 on"),
+        (
+            at(NOON_MS - 1),
+            2 * NOON_MS // 1000,
+            ("l",),
+            (
+                "rows are complete only from 2026-03-01 12:00:00 on, not from 2026-03-01 11:59:59.999 on as asked "
+                "(the streams have no more before that: l)"
+            ),
+        ),
+    ],
+)
+def test_what_is_said_names_the_streams_that_are_the_reason(
+    beginning: Beginning, first_tick: int | None, limited_by: tuple[str, ...], text: str
+) -> None:
+    assert told(beginning, first_tick, *limited_by) == text
+
+
+def test_a_query_that_the_core_has_forgotten_says_nothing() -> None:
+    assert completeness(complete_from(None, 500)) == ""

@@ -1,0 +1,125 @@
+"""A backup is whole or refused, and what is restored from it is not taken for what was lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from node.core.effects import AppendBatch, QueryState
+from node.core.query_records import DoneRecord, HomeRecord, PinRecord, Record, RecordKind
+from node.core.streams.ticks import TICK_MIN
+from node.io.backup import MANIFEST_NAME, back_up, restore, restored_to
+from node.storage.errors import StorageError
+from node.storage.site_folder import SiteFolder, open_folder
+from node.wire.records import record_out, recovered
+from tests.unit.logged import batches
+from tests.unit.node.wire.test_records import PREPARE
+
+
+def opened(path: Path, clock_s: int = 100) -> SiteFolder:
+    return open_folder(path, "c", "berlin", ["orders", "clicks"], clock_s, headroom_bytes=4096)
+
+
+def let_go(folder: SiteFolder) -> None:
+    folder.logs.close()
+    folder.close()
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    """Of a site with a stream of four ticks, two queries of its own, and a pin of another's."""
+    folder = opened(tmp_path / "berlin")
+    folder.logs.run([AppendBatch("orders", one) for one in batches(4)])
+    kept: list[Record] = [
+        HomeRecord("q1", PREPARE, QueryState.RUNNING, "", 0),
+        DoneRecord("q1", (("l", 3), ("r", 2))),
+        HomeRecord("q0", PREPARE, QueryState.COMPLETED, "", 0),
+        PinRecord("q2", "oslo", ("orders", "clicks")),
+    ]
+    folder.records.commit([record_out(one) for one in kept])
+    let_go(folder)
+    back_up(tmp_path / "berlin", "c", "berlin", tmp_path / "backup")
+    return tmp_path / "backup"
+
+
+def test_a_site_that_runs_is_not_backed_up(tmp_path: Path) -> None:
+    folder = opened(tmp_path / "berlin")
+    with pytest.raises(StorageError, match="required a state_dir that no other daemon uses"):
+        back_up(tmp_path / "berlin", "c", "berlin", tmp_path / "backup")
+    let_go(folder)
+    with pytest.raises(StorageError, match="required the state of site oslo"):
+        back_up(tmp_path / "berlin", "c", "oslo", tmp_path / "backup")
+    with pytest.raises(StorageError, match="required its folder; got none"):
+        back_up(tmp_path / "oslo", "c", "oslo", tmp_path / "backup")
+    assert not (tmp_path / "backup" / MANIFEST_NAME).exists()
+
+
+def test_what_is_restored_is_another_folder_in_a_later_life_and_says_what_is_lost(tmp_path: Path, backup: Path) -> None:
+    before = opened(tmp_path / "berlin", 200)
+    assert restored_to(before.records, "orders") is None
+    let_go(before)
+    lost = restore(backup, tmp_path / "again", "c", "berlin", 300)
+    assert lost == [
+        "stream orders goes on at tick 4; later ones are lost",
+        "query q1 was issued here and ends; rows that are known to be kept: l up to tick 3, r up to tick 2",
+        "queries of other sites end with data loss if results were found with ticks that are lost; others go on",
+    ]
+    folder = opened(tmp_path / "again", 300)
+    assert (folder.records.life, folder.records.folder, folder.records.last_life) == (301, 301, 0)
+    assert folder.records.folder != before.records.folder
+    assert folder.extents["orders"].end == 4
+    # Nothing of that stream was backed up, as nothing had come.
+    assert (restored_to(folder.records, "orders"), restored_to(folder.records, "clicks")) == (4, TICK_MIN)
+    found = recovered({kind: folder.records.all(kind) for kind in RecordKind}, {})
+    assert {home.query_id: home.state for home in found.homes} == {"q0": QueryState.COMPLETED, "q1": QueryState.FAILED}
+    (reason,) = [home.reason for home in found.homes if home.query_id == "q1"]
+    assert reason.startswith("data loss: site berlin was restored from a backup")
+    assert dict(found.pins[0].restored) == {"orders": 4, "clicks": TICK_MIN}
+    let_go(folder)
+
+
+def test_restored_again_before_a_query_went_on_the_lower_end_counts(tmp_path: Path, backup: Path) -> None:
+    restore(backup, tmp_path / "again", "c", "berlin", 300)
+    folder = opened(tmp_path / "again", 300)
+    folder.logs.run([AppendBatch("orders", replace(one, first=12)) for one in batches(1, first_tick=4)])
+    let_go(folder)
+    back_up(tmp_path / "again", "c", "berlin", tmp_path / "second")
+    restore(tmp_path / "second", tmp_path / "once more", "c", "berlin", 300)
+    folder = opened(tmp_path / "once more", 300)
+    assert folder.extents["orders"].end == 5
+    assert restored_to(folder.records, "orders") == 4
+    assert dict(recovered({"pin": folder.records.all("pin")}, {}).pins[0].restored)["orders"] == 4
+    let_go(folder)
+
+
+def test_a_backup_that_is_not_whole_is_refused_and_nothing_is_there(tmp_path: Path, backup: Path) -> None:
+    def refused(match: str) -> None:
+        with pytest.raises(StorageError, match=match):
+            restore(backup, tmp_path / "again", "c", "berlin", 300)
+        assert not (tmp_path / "again").exists()
+
+    (log,) = backup.glob("orders/log/*")
+    data = log.read_bytes()
+    log.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    refused(f"{log} required the bytes that were backed up; got others")
+    log.unlink()
+    refused("required all files of the backup; got none at orders/log")
+    log.write_bytes(data)
+    manifest = (backup / MANIFEST_NAME).read_text()
+    (backup / MANIFEST_NAME).write_text(manifest.replace('"version": 1', '"version": 7'))
+    refused("required version 1 of a backup; got version 7")
+    (backup / MANIFEST_NAME).write_text(manifest.replace("orders/log", "../orders/log"))
+    refused("required all files of the backup; got none at")
+    (backup / MANIFEST_NAME).write_text(manifest[:40])
+    refused("required what a backup consists of")
+    # A folder that was copied while its daemon ran.
+    (backup / MANIFEST_NAME).unlink()
+    refused("got no backup.json: only what narrows backup has made can be restored")
+    (backup / MANIFEST_NAME).write_text(manifest)
+    with pytest.raises(StorageError, match="required a backup of site oslo of cluster c; got one of site berlin"):
+        restore(backup, tmp_path / "again", "c", "oslo", 300)
+    with pytest.raises(StorageError, match="required an empty folder, or none; got one with files"):
+        restore(backup, tmp_path / "berlin", "c", "berlin", 300)
+    assert restore(backup, tmp_path / "again", "c", "berlin", 300)

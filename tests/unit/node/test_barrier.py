@@ -1,0 +1,81 @@
+"""Promises wait for the records before them; what only this site sees does not."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.barrier import Barrier
+from node.codec import cut
+from node.core.effects import QueryState, ReadSource, ReportQuery, TrimLog, WriteRecords
+from node.core.records import Delete
+from node.stack import CloseConnection, Output, SendFrame
+from tests.examples import examples
+
+FRAME = SendFrame("bow", 1, cut(b"x"))
+CLOSE = CloseConnection("bow", 1, "why not")
+TRIM = TrimLog("l", 3)
+REPORT = ReportQuery("q1", QueryState.RUNNING, "")
+READ = ReadSource("l", None)
+
+
+def record(number: int) -> WriteRecords:
+    return WriteRecords((Delete("home", f"q{number}"),))
+
+
+class Outside:
+    """Who performs and who writes."""
+
+    def __init__(self) -> None:
+        self.done: list[Output] = []
+        self.writing: list[WriteRecords] = []
+        self.barrier = Barrier(self.done.append, self.writing.append)
+
+
+def test_promises_wait_for_the_records_before_them_and_nothing_else_does() -> None:
+    outside = Outside()
+    outside.barrier.put([FRAME, record(1), CLOSE, READ, TRIM, record(2), REPORT, FRAME])
+    assert outside.writing == [record(1), record(2)], "handed over at once"
+    assert outside.done == [FRAME, READ]
+    outside.barrier.written(1)
+    assert outside.done == [FRAME, READ, CLOSE, TRIM]
+    outside.barrier.put([FRAME])
+    assert len(outside.done) == 4
+    outside.barrier.written(1)
+    assert outside.done[4:] == [REPORT, FRAME, FRAME]
+    assert outside.barrier.held == 0
+
+
+def test_without_a_disk_nothing_waits() -> None:
+    done: list[Output] = []
+    Barrier(done.append, None).put([record(1), FRAME])
+    assert done == [FRAME]
+
+
+@given(st.lists(st.sampled_from(["frame", "record", "read", "written", "trim"]), max_size=40))
+@examples()
+def test_each_output_is_done_once_in_order_and_no_promise_before_its_records(steps: list[str]) -> None:
+    outside = Outside()
+    put: list[Output] = []
+    #: How many records were asked for before each promise.
+    needs: list[tuple[Output, int]] = []
+    asked = written = 0
+    for number, step in enumerate(steps):
+        if step == "written":
+            if written < asked:
+                written += 1
+                outside.barrier.written(1)
+        elif step == "record":
+            asked += 1
+            outside.barrier.put([record(number)])
+        else:
+            made: dict[str, Output] = {"frame": FRAME, "read": READ, "trim": TrimLog("l", number)}
+            output = made[step]
+            put.append(output)
+            if step != "read":
+                needs.append((output, asked))
+            outside.barrier.put([output])
+        promises = [output for output in outside.done if output != READ]
+        assert promises == [output for output, _ in needs[: len(promises)]]
+        assert [need <= written for _, need in needs] == [True] * len(promises) + [False] * (len(needs) - len(promises))
+        assert outside.done.count(READ) == put.count(READ)
