@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+from contextlib import suppress
 
 from cli.loading import loading
 
@@ -15,5 +18,32 @@ def main(arguments: list[str] | None = None) -> int:
     return dispatch(arguments)
 
 
+def process() -> None:
+    """Be the whole process, and end it.
+
+    Threads of gRPC may still run then, and an interpreter that is torn down under them hangs once in thousands of times.
+    So it is not torn down: after everything that was to be done at the exit (the first registered comes last) it is left.
+    An exception that nobody expected ends as python ends it, with its trace.
+    """
+    codes: list[int] = []
+    atexit.register(_leave, codes)
+    try:
+        codes.append(main())
+    except SystemExit as end:  # a signal
+        if isinstance(end.code, int):
+            codes.append(end.code)
+        raise
+
+
+def _leave(codes: list[int]) -> None:
+    if not codes:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        # What could not be written was said, and has its code.
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(codes[0])
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    process()

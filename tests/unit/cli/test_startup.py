@@ -137,3 +137,22 @@ def test_ctrl_c_while_a_command_is_imported_leaves_no_trace() -> None:
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=20) == ("", "")
     assert process.returncode == -signal.SIGINT, "which a shell shows as 130"
+
+
+def test_a_command_ends_although_the_interpreter_could_not() -> None:
+    """Once, in CI, a command that had said all hung for good while the interpreter was torn down under gRPC's threads."""
+    stuck = (
+        "import atexit, sys, time\n"
+        "import cli.dispatch, cli.main\n"
+        "class Stuck:\n"
+        "    def __del__(self):\n"
+        "        time.sleep(60)\n"
+        "kept = Stuck()\n"
+        "def dispatch(_):\n"
+        "    atexit.register(print, 'done at the exit')\n"
+        "    return 7\n"
+        "cli.dispatch.dispatch = dispatch\n"
+        "cli.main.process()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", stuck], capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "done at the exit\n", "")

@@ -217,7 +217,7 @@ def test_what_the_image_copies_is_enough_to_install(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         names = set(content.namelist())
         (entries,) = [name for name in names if name.endswith("entry_points.txt")]
-        assert "narrows = cli.main:main" in content.read(entries).decode()
+        assert "narrows = cli.main:process" in content.read(entries).decode()
     for package in ("planner", "netsim", "node", "spark_jobs", "cli"):
         ours = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}
         assert ours <= names, sorted(ours - names)
