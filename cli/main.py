@@ -21,8 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
 def process() -> None:
     """Be the whole process, and end it.
 
-    Threads of gRPC may still run then, and an interpreter that is torn down under them hangs once in thousands of times.
-    So it is not torn down: after everything that was to be done at the exit (the first registered comes last) it is left.
+    A command that had said all hung once, when the interpreter was torn down while threads of gRPC still ran. So it is
+    not torn down: after all that is registered for the exit, of which the first comes last, the process is left.
     An exception that nobody expected ends as python ends it, with its trace.
     """
     codes: list[int] = []

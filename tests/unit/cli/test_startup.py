@@ -140,7 +140,7 @@ def test_ctrl_c_while_a_command_is_imported_leaves_no_trace() -> None:
 
 
 def test_a_command_ends_although_the_interpreter_could_not() -> None:
-    """Once, in CI, a command that had said all hung for good while the interpreter was torn down under gRPC's threads."""
+    """Once, in CI, a command that had said all hung for good: the interpreter was torn down under gRPC's threads."""
     stuck = (
         "import atexit, sys, time\n"
         "import cli.dispatch, cli.main\n"
