@@ -69,14 +69,20 @@ def deliver(client: Client, query_id: str, out: Path | None, form: str | None, r
         raise
     if followed.detached:
         print(f"detached after {rows_text(followed.rows)}; {query_id} goes on: {again}", file=sys.stderr)
-        if followed.untold:
-            say(f"site {client.site} is away and could not be told; some rows will come again")
+        _say_untold(client, followed)
         return INTERRUPTED
     if followed.info.state != QueryState.COMPLETED:
+        _say_untold(client, followed)
         raise NarrowsError(_ended_early(query_id, followed, out))
     reason = f": {followed.info.reason}" if followed.info.reason else ""
     print(f"{rows_text(followed.rows)}, all that there are{reason}", file=sys.stderr)
+    _say_untold(client, followed)
     return DONE
+
+
+def _say_untold(client: Client, followed: Followed) -> None:
+    if followed.untold:
+        say(f"site {client.site} {followed.untold}; some rows will come again")
 
 
 def _ended_early(query_id: str, followed: Followed, out: Path | None) -> str:
