@@ -6,7 +6,6 @@ import errno
 import os
 import queue
 import random
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -33,6 +32,7 @@ from node.storage.site_folder import open_folder
 from node.storage.site_records import NoRecords
 from node.storage.stream_logs import StreamLogs
 from tests.sim.disk import SimulatedDisk
+from tests.small_disk import small_disk as mounted
 from tests.unit.logged import batches, read_all, same
 
 WAIT_S = 30
@@ -273,15 +273,8 @@ def test_while_the_disk_of_side_files_is_full_batches_after_wait(made: Made, mon
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    with mounted(tmp_path / "small", "4m") as place:
+        yield place
 
 
 def fill(path: Path) -> None:
