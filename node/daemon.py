@@ -297,7 +297,7 @@ def _stack(
     queries.end_unfinished("the daemon was restarted before the query was promised", homes)
     stored = {query_id: queries.stored_spans(query_id) for query_id in homes}
     found = recovered({**kept, RecordKind.HOME: homes}, stored)
-    folder = records.folder, records.last_life
+    folder = records.folder, records.lives
     return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, records.met, found, *folder)
 
 
