@@ -13,11 +13,14 @@ from cli.show.completeness import completeness
 from cli.show.progress import LiveLine, rows_text
 from cli.tasks.follow import Followed, OnInfo, follow
 from cli.tasks.notices import Notices, patience, say
+from cli.tasks.output import OutputError
 from node.client import (
     AwayTooLongError,
     Client,
+    DaemonFailedError,
     DaemonRefusedError,
     DaemonUnreachableError,
+    NoRoomError,
     NotNowError,
     UnknownQueryError,
 )
@@ -30,7 +33,7 @@ def issue(client: Client, request: pb.IssueRequest) -> str:
     """The query's id, once its plan and what it is warned of were said. Raises QueryError if it is refused."""
     try:
         issued = client.install(request)
-    except NotNowError:
+    except (NotNowError, NoRoomError, DaemonFailedError):
         raise
     except DaemonRefusedError as error:
         raise QueryError(str(error)) from None
@@ -62,7 +65,7 @@ def deliver(client: Client, query_id: str, out: Path | None, form: str | None, r
         raise CommandError(str(error)) from None
     except (DaemonUnreachableError, AwayTooLongError):
         raise
-    except NarrowsError as error:
+    except (OutputError, NotNowError, NoRoomError) as error:
         raise NarrowsError(f"{error}\nquery {query_id} keeps its rows: {again}") from None
     except BrokenPipeError:
         print(f"narrows: nobody reads on; query {query_id} keeps the other rows: {again}", file=sys.stderr)
