@@ -311,6 +311,7 @@ class World:
                 f"the log of {data.name} lost ticks: {durable} were durable, {found.frontier} are there"
             )
         self._durable[data.name] = found.frontier
+        self.invariants.logged(data.name, found.frontier)
         self._extents[data.name] = found.extent
         return log
 
@@ -441,7 +442,8 @@ class World:
         self._tell(f"{site} is killed, and its disk is {'lost' if restart.fresh else 'as a crash leaves it'}")
         self._count("crashes with an empty disk" if restart.fresh else "crashes")
         self._count_crash(site)
-        self._records[site].crash()
+        for changes in self._records[site].crash():
+            self.durability.durable(site, changes)
         for query in self._queries:
             if query.spec.sink == site and query.query_id in self._rows:
                 self._find_rows(query, self._rows[query.query_id])
