@@ -234,6 +234,8 @@ class World:
         #: When a site's storage is through with what it was asked; and by stream, up to which tick it is durable.
         self._log_us: dict[str, int] = {}
         self._durable: dict[str, int] = {}
+        #: When a site's disk is through with the lives of others that it was to remember.
+        self._met_us: dict[str, int] = {}
         #: By stream, what its site found in its log when it was last started.
         self._extents: dict[str, LogExtent | None] = {}
         #: How often each site was started; what was under way in an earlier life comes to nothing.
@@ -996,7 +998,10 @@ class World:
             self.crashes.step(site, "durable life of a peer")
             self._give(site, [LifeRemembered(effect.peer, effect.met)])
 
-        self._later_do(site, self._disk_us(), remembered)
+        # One after the other, as a disk writes them.
+        done = max(self.now_us + self._disk_us(), self._met_us.get(site, 0))
+        self._met_us[site] = done
+        self._later_do(site, done - self.now_us, remembered)
 
     def walks(self) -> list[str]:
         """Every walk under way, and what it waits for."""

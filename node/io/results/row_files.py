@@ -144,14 +144,16 @@ class RowFiles:
         self._synced = self._nbytes
 
     def _cut(self, name: str, nbytes: int) -> int:
+        """Cut a torn tail, and sync what is left: a daemon that was killed may not have."""
         cut_bytes = self.disk.size(name) - nbytes
-        if cut_bytes:
-            file = self.disk.open(name)
-            try:
+        file = self.disk.open(name)
+        try:
+            if cut_bytes:
                 file.truncate(nbytes)
-                file.sync()
-            finally:
-                file.close()
+            file.sync()
+        finally:
+            file.close()
+        self.disk.sync_names()
         return cut_bytes
 
     def _written(self, segment: Segment, found: Found, data: tuple[pa.Buffer, ...]) -> Written:

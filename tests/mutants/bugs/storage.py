@@ -47,6 +47,7 @@ MUTANTS = (
     bug("batches overtake those that wait for room", "StreamLogs._append", condition("_waiting", "False")),
     bug("the last batch of a log is trimmed", "DiskLog.trim", without("ends")),
     bug("a log forgets how far its source was read", "DiskLog._extent", value("place", "None")),
+    bug("what a killed daemon had not synced is taken for durable", "DiskLog._cut_tail", drop("sync")),
     # -- what a site keeps beside its logs
     bug("a life comes twice", "lives.next_life", value("+", "last or 0")),
     bug("a life is not written", "SiteRecords.__init__", value("items()", "[('folder', self.folder)]", 1)),
