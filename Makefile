@@ -69,7 +69,7 @@ sim: setup
 crashes: setup
 	$(BIN)/python -m tests.sim --exhaustive
 
-chaos: setup
+chaos: toxiproxy
 	$(BIN)/python -m tests.chaos --record --seconds $(SECONDS) --seed $(SEED) --engine $(or $(ENGINE),native) $(if $(KILL_MEAN),--kill-mean $(KILL_MEAN))
 
 mutants: setup

@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.commit import commit
 from demo.ports import free_ports
 from node.client import Client
 from node.core.streams.ticks import TICK_END
@@ -189,10 +190,13 @@ def _restart(cluster: Cluster, algorithm: str, say: Callable[[str], None]) -> di
     began_s = cluster.start(KILLED, 1)
     at: dict[str, float] = {"listens": _until("it listens", lambda: _listens(cluster.clients[KILLED])) - began_s}
     seen = _phases(cluster, before)
-    while len(at) < len(PHASES):
+
+    def all_seen() -> bool:
         for phase in seen():
             at.setdefault(phase, time.monotonic() - began_s)
-        time.sleep(POLL_S)
+        return len(at) == len(PHASES)
+
+    _until("it has caught up", all_seen)
     say(f"{algorithm}: " + ", ".join(f"{phase} {at[phase]:.2f} s" for phase in PHASES))
     return at
 
@@ -226,11 +230,10 @@ def _keeps_up(cluster: Cluster) -> bool:
 
 def report(wanted: Wanted, results: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
     """As Markdown."""
-    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     lines = [
         "# What a restart costs, written by make bench-restart",
         "",
-        f"Commit {said.stdout.strip()}, Python {platform.python_version()}, {os.cpu_count()} cores, engine native.",
+        f"Commit {commit()}, Python {platform.python_version()}, {os.cpu_count()} cores, engine native.",
         f"Windows of {wanted.rows:,} rows at two sites, {PER_S:,} tuples a second each, ticks of {TAU_MS} ms.",
         "One of the two is killed with -9 and started again with the same command. Seconds from the start of its",
         f"process, medians of {wanted.runs} (longest).",

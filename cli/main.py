@@ -11,7 +11,7 @@ from cli.loading import loading
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 0 done, 1 something failed while running, 2 something asked for is not right, 130 Ctrl-C."""
+    """The exit code, one of ``cli.exit_codes``."""
     with loading():
         from cli.dispatch import dispatch  # noqa: PLC0415 - see above
 

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cli.command import verbatim
+from cli.exit_codes import EXIT_CODES_SHORT
 from cli.loading import loading
 
 NAME = "narrows"
@@ -46,7 +47,6 @@ COMMANDS = {name: text for commands in GROUPS.values() for name, text in command
 _MORE = """\
 narrows COMMAND --help says more, with examples. The configuration is the
 file cluster.toml here, unless --config or $NARROWS_CONFIG names another.
-Exit codes: 0 done, 1 failed while running, 2 asked for wrongly, 130 Ctrl-C.
 """
 
 
@@ -86,7 +86,7 @@ class LazyGroup(click.Group):
     no_args_is_help=False,
     options_metavar=None,
     subcommand_metavar="COMMAND [OPTION ...]",
-    epilog=verbatim(_MORE),
+    epilog=verbatim(_MORE + EXIT_CODES_SHORT),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="narrows-middleware", prog_name=NAME, message="%(prog)s %(version)s")

@@ -1,9 +1,10 @@
 """Nothing that others learn, and nothing that is forgotten, comes before the records that it relies on are durable.
 
-Correct here: frames, the closing of connections, cuts of logs and reports to clients are done in the order in which
-they came, each once, and those after a WriteRecords only when that and every one before it is written. What only this
-site sees and a crash undoes (its engine, reading, storing more) does not wait. Records go to the disk at once, so that
-those of many turns share a commit, and nobody waits for the disk.
+Correct here: frames, the closing of connections, cuts of logs, rows to store and reports to clients are done in the
+order in which they came, each once, and those after a WriteRecords only when that and every one before it is written.
+Rows wait because they outlive a crash too: without the record of the tick with which their query began, home would find
+them and begin it elsewhere. What only this site sees and a crash undoes (its engine, reading) does not wait. Records go
+to the disk at once, so that those of many turns share a commit, and nobody waits for the disk.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from node.core.effects import ReportDropped, ReportQuery, TrimLog, WriteRecords
+from node.core.effects import ReportDropped, ReportQuery, StoreRows, TrimLog, WriteRecords
 from node.stack import CloseConnection, Output, SendFrame
 
 #: What must not come before the records that were asked for before it.
-_Promise = SendFrame | CloseConnection | TrimLog | ReportQuery | ReportDropped
+_Promise = SendFrame | CloseConnection | TrimLog | StoreRows | ReportQuery | ReportDropped
 
 
 class Barrier:

@@ -174,8 +174,7 @@ async def _live(
     closing.callback(engine_thread.stop)
     storage = _storage(kept, records, here, runner, late, sources)
     closing.callback(storage.stop)
-    remember = None if records is None else records.remember
-    runner.connect(transport, engine_thread, storage, sources, remember)
+    runner.connect(transport, engine_thread, storage, sources)
     desk = PlanDesk(runner, config)
     closing.callback(desk.close)
     report = EngineReport if spark is None else lambda: spark.report(engine)
@@ -208,10 +207,12 @@ async def _queries(
     """The queries of this home with their rows: those of earlier lives too, if anything is kept."""
     results = config.state_dir / site / RESULTS_NAME if options.logged else folder
     quota = config.results_quota_bytes
-    queries = Queries(site, results, files, limits, life, durable=options.logged, quota_bytes=quota)
+    kept = {"durable": options.logged, "accept_loss": options.accept_loss}
+    queries = Queries(site, results, files, limits, life, quota_bytes=quota, **kept)
     if options.logged and results.exists():
         server.readiness.step("looking at the rows of earlier queries")
     await asyncio.to_thread(queries.recover)
+    queries.take_over()
     return queries
 
 
@@ -297,7 +298,7 @@ def _stack(
     queries.end_unfinished("the daemon was restarted before the query was promised", homes)
     stored = {query_id: queries.stored_spans(query_id) for query_id in homes}
     found = recovered({**kept, RecordKind.HOME: homes}, stored)
-    folder = records.folder, records.last_life
+    folder = records.folder, records.lives
     return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, records.met, found, *folder)
 
 

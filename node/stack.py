@@ -159,7 +159,7 @@ class Stack:
     """One site with its links.
 
     ``life`` rises with every start of the site's daemon. ``met`` are the highest ones of its peers that are written
-    down, where somebody writes them down (RememberLife); else None. ``folder`` and ``last_life``: as in Identity.
+    down, where somebody writes them down (RememberLife); else None. ``folder`` and ``lives``: as in Identity.
     """
 
     def __init__(
@@ -174,10 +174,10 @@ class Stack:
         met: Mapping[str, Met] | None = None,
         recovered: Recovered | None = None,
         folder: int = 0,
-        last_life: int = 0,
+        lives: tuple[int, ...] = (),
     ) -> None:
         about = encode_about(stream.info for stream in streams)
-        me = Identity(cluster, tau_ms, site, life, about, folder, last_life)
+        me = Identity(cluster, tau_ms, site, life, about, folder, lives)
         seen, remembers = met or {}, met is not None
         self.site = Site(site, tau_ms, streams, limits, life, recovered)
         self.life = life

@@ -53,6 +53,7 @@ def diagnosis(statuses: Statuses, tau_ms: int) -> list[str]:
         *_still_streams(cluster),
         *_unread(cluster),
         *_full_logs(cluster),
+        *_full_disks(cluster),
         *_paused_streams(cluster),
     ]
     return [*(troubles or [_all_is_well(cluster)]), *_set_aside(cluster)]
@@ -413,6 +414,13 @@ def _kept_for(cluster: _Cluster, site: str, kept: pb.KeptLog) -> str:
     if kept.runs and home not in cluster.silent:
         return f"{what}, which runs: raise log_quota and restart {site}, or narrows drop {query}"
     return f"{what}, which waits for {home}: bring {home} back, or narrows drop {query} --at {site}"
+
+
+def _full_disks(cluster: _Cluster) -> Iterator[str]:
+    """Of sites whose streams do not say it: what is not kept is not acknowledged either, so their links fall silent."""
+    for site, status in cluster.answering.items():
+        if status.disk_trouble and not status.streams:
+            yield f"the disk of {site} is full: {status.disk_trouble}; make room, and it goes on by itself"
 
 
 def _paused_streams(cluster: _Cluster) -> Iterator[str]:

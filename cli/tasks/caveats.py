@@ -31,7 +31,8 @@ def say_caveats(config: ClusterConfig, query_id: str) -> None:
     """The same of a query of a running cluster. A site that does not answer fails nothing: the rows are there."""
     query, silent = pb.QueryInfo(query_id=query_id), [home_of(query_id)]
     with suppress(NarrowsError), home_client(config, query_id) as home:
-        query, silent = next(info for info in home.queries() if info.query_id == query_id), []
+        # It may be dropped by now.
+        query, silent = next(((info, []) for info in home.queries() if info.query_id == query_id), (query, silent))
     asked = [site.name for site in config.sites if any(stream.name in query.streams for stream in site.streams)]
     clients = {site: client_of(config, site) for site in asked}
     try:

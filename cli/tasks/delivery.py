@@ -13,11 +13,14 @@ from cli.show.completeness import completeness
 from cli.show.progress import LiveLine, rows_text
 from cli.tasks.follow import Followed, OnInfo, follow
 from cli.tasks.notices import Notices, patience, say
+from cli.tasks.output import OutputError
 from node.client import (
     AwayTooLongError,
     Client,
+    DaemonFailedError,
     DaemonRefusedError,
     DaemonUnreachableError,
+    NoRoomError,
     NotNowError,
     UnknownQueryError,
 )
@@ -30,7 +33,7 @@ def issue(client: Client, request: pb.IssueRequest) -> str:
     """The query's id, once its plan and what it is warned of were said. Raises QueryError if it is refused."""
     try:
         issued = client.install(request)
-    except NotNowError:
+    except (NotNowError, NoRoomError, DaemonFailedError):
         raise
     except DaemonRefusedError as error:
         raise QueryError(str(error)) from None
@@ -62,21 +65,27 @@ def deliver(client: Client, query_id: str, out: Path | None, form: str | None, r
         raise CommandError(str(error)) from None
     except (DaemonUnreachableError, AwayTooLongError):
         raise
-    except NarrowsError as error:
+    except (OutputError, NotNowError, NoRoomError) as error:
         raise NarrowsError(f"{error}\nquery {query_id} keeps its rows: {again}") from None
     except BrokenPipeError:
         print(f"narrows: nobody reads on; query {query_id} keeps the other rows: {again}", file=sys.stderr)
         raise
     if followed.detached:
         print(f"detached after {rows_text(followed.rows)}; {query_id} goes on: {again}", file=sys.stderr)
-        if followed.untold:
-            say(f"site {client.site} is away and could not be told; some rows will come again")
+        _say_untold(client, followed)
         return INTERRUPTED
     if followed.info.state != QueryState.COMPLETED:
+        _say_untold(client, followed)
         raise NarrowsError(_ended_early(query_id, followed, out))
     reason = f": {followed.info.reason}" if followed.info.reason else ""
     print(f"{rows_text(followed.rows)}, all that there are{reason}", file=sys.stderr)
+    _say_untold(client, followed)
     return DONE
+
+
+def _say_untold(client: Client, followed: Followed) -> None:
+    if followed.untold:
+        say(f"site {client.site} {followed.untold}; some rows will come again")
 
 
 def _ended_early(query_id: str, followed: Followed, out: Path | None) -> str:

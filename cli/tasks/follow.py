@@ -43,8 +43,8 @@ class Followed:
     detached: bool = False
     #: Where the rows are of a query that ended before it had all, if they went to a file.
     partial: Path | None = None
-    #: The site does not know which rows were taken: it could not be told.
-    untold: bool = False
+    #: Why the site does not know which rows were taken; nothing if it does.
+    untold: str = ""
 
 
 def follow(
@@ -142,7 +142,10 @@ class _Pump:
         except (AwayTooLongError, DaemonUnreachableError, StartingError):
             if not self._followed.detached:
                 raise
-            self._followed.untold = True
+            self._followed.untold = "is away and could not be told"
+        except NoRoomError:
+            # The rows are safe here, and its disk may stay full for long.
+            self._followed.untold = "has no room on its disk to note which rows were taken"
         except UnknownQueryError:
             pass  # it was dropped, and keeps nothing
 

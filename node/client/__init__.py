@@ -7,6 +7,7 @@ read.
 from node.client.client import Client
 from node.client.errors import (
     AwayTooLongError,
+    DaemonFailedError,
     DaemonRefusedError,
     DaemonSilentError,
     DaemonUnreachableError,
@@ -22,6 +23,7 @@ from node.client.patience import Patience
 __all__ = [
     "AwayTooLongError",
     "Client",
+    "DaemonFailedError",
     "DaemonRefusedError",
     "DaemonSilentError",
     "DaemonUnreachableError",

@@ -37,6 +37,10 @@ class NoRoomError(DaemonRefusedError):
     """The daemon's disk is full: what was asked may work later."""
 
 
+class DaemonFailedError(DaemonRefusedError):
+    """The daemon's disk failed, or it has a bug: asking again will not help."""
+
+
 class StartingError(NotNowError):
     """The daemon is starting, and serves nobody yet."""
 
@@ -57,6 +61,7 @@ _REFUSALS = {
     grpc.StatusCode.NOT_FOUND: UnknownQueryError,
     grpc.StatusCode.FAILED_PRECONDITION: NotNowError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: NoRoomError,
+    grpc.StatusCode.INTERNAL: DaemonFailedError,
 }
 
 #: A daemon that is stopping cancels what it is asked.

@@ -37,7 +37,7 @@ class QueryState(StrEnum):
 
 
 class IgnoreReason(StrEnum):
-    """Why something received was set aside without harm. Labels of a counter."""
+    """Why something received, or to be sent, was set aside without harm. Labels of a counter."""
 
     UNKNOWN_QUERY = "unknown query"
     UNKNOWN_COPY = "unknown copy"
@@ -47,6 +47,8 @@ class IgnoreReason(StrEnum):
     DUPLICATE_WALK = "duplicate walk"
     #: It belongs to a generation of its query that is void here.
     OTHER_GENERATION = "other generation"
+    #: It was to be sent to a site that is not in the configuration any more.
+    UNKNOWN_SITE = "unknown site"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ MANIFEST_VERSION = 1
 #: The kind of record in which it is where the log of a stream ended when the site was restored. One, under no name, is
 #: there if it was.
 RESTORED = "restored"
-_NOT_COPIED = (LOCK_NAME, HEADROOM_NAME, f"{HEADROOM_NAME}.new", f"{RECORDS_NAME}-shm")
+_NOT_COPIED = (LOCK_NAME, HEADROOM_NAME, Path(HEADROOM_NAME).with_suffix(".new").name, f"{RECORDS_NAME}-shm")
 _PIECE_BYTES = 1 << 20
 
 
@@ -63,9 +63,9 @@ def back_up(folder: Path, cluster: str, site: str, to: Path) -> BackedUp:
     finally:
         lock.release()
     said = {"version": MANIFEST_VERSION, "cluster": cluster, "site": site, "files": files}
-    manifest = to / MANIFEST_NAME
-    manifest.write_text(json.dumps(said, indent=1) + "\n")
+    # What it names is durable before it has its name.
     _sync_all(to)
+    _write_manifest(to, json.dumps(said, indent=1) + "\n")
     return BackedUp(len(files), sum(size for size, _ in files.values()))
 
 
@@ -122,7 +122,8 @@ def _begin_anew(folder: Path, cluster: str, site: str, clock_s: int) -> list[str
     finally:
         records.close()
     others = "queries of other sites end with data loss if results were found with ticks that are lost; others go on"
-    return [*lost, *lines, others]
+    aside = "tuples that were set aside are in no backup: late_dir is as it is, and may have some of them again"
+    return [*lost, *lines, others, aside]
 
 
 def _end_homes(records: Records, site: str) -> tuple[list[Put], list[str]]:
@@ -165,6 +166,17 @@ def _check(backup: Path, cluster: str, site: str) -> dict[str, tuple[int, str]]:
     if outside or missing:
         raise StorageError(f"{backup} required all files of the backup; got none at {', '.join(outside or missing)}")
     return files
+
+
+def _write_manifest(folder: Path, text: str) -> None:
+    """It is there, whole, or not at all, whenever power is lost."""
+    made = folder / f"{MANIFEST_NAME}.new"
+    with made.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    made.rename(folder / MANIFEST_NAME)
+    sync_folder(folder)
 
 
 def _files(folder: Path) -> Iterator[Path]:

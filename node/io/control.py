@@ -21,7 +21,7 @@ from node.io.reports.walk_report import walk_rows
 from node.io.results import issued_queries
 from node.io.results.delivery import Delivery
 from node.io.results.file_writers import FileWriters
-from node.io.results.following import Following
+from node.io.results.following import Following, refuse_note
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.readers import FILE_READER, reader_name
 from node.io.runner import Runner
@@ -29,6 +29,7 @@ from node.io.threads.engine_thread import EngineThread
 from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
 from node.rpc.control_pb2_grpc import ControlServicer
+from node.storage.errors import StorageError
 from planner.model.errors import NarrowsError, UnknownStreamError
 from planner.model.plans import plan_dict
 from planner.search.alternatives import Compared, compared
@@ -77,6 +78,8 @@ class Control(ControlServicer):
             if request.to:
                 self._files.check(issued, request.to, request.to_format)
             await self._queries.begin(issued)
+        except StorageError as error:
+            await refuse_note(error, "the query cannot be issued", context)
         except NarrowsError as error:
             await self._refuse(error, context)
         plan = planned.plan
@@ -160,7 +163,7 @@ class Control(ControlServicer):
             return pb.Empty()
         query = await self._find(request.query_id, context)
         self._runner.put([DropRequested(query.query_id)])
-        while not query.state.ended:
+        while not query.state.ended and query.unnoted_end is None:
             await query.changed.wait()
         self._files.forget(query)
         self._queries.forget(query.query_id)

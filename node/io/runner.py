@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn, assert_never
@@ -31,8 +31,7 @@ from node.core.effects import (
     TrimLog,
     WriteRecords,
 )
-from node.core.events import DropRequested, Event, SourceFailed, StatisticsRequested
-from node.core.links.lives import Met
+from node.core.events import DropRequested, SourceFailed, StatisticsRequested
 from node.io.clock import Clock
 from node.io.results.issued_queries import Queries
 from node.io.sources.late_files import LateFiles
@@ -46,7 +45,6 @@ from node.io.transport import Transport
 from node.stack import (
     CloseConnection,
     Input,
-    LifeRemembered,
     Output,
     RememberLife,
     SendFrame,
@@ -108,17 +106,12 @@ class Runner:
         engine: EngineThread,
         storage: StorageThread | MemoryStorage,
         sources: Mapping[str, Source],
-        remember: Callable[[str, Met], None] | None = None,
     ) -> None:
-        """Give it hands; done after construction because hands report back to it.
-
-        ``remember`` writes down the highest life of a peer, for a stack that wants that; durable when it returns.
-        """
+        """Give it hands; done after construction because hands report back to it."""
         self._transport = transport
         self._engine = engine
         self._storage = storage
         self._sources = sources
-        self._write_life = remember
         if isinstance(storage, StorageThread):
             self._keeper = storage
             self._barrier = Barrier(self._perform, storage.put, self._noted)
@@ -132,9 +125,9 @@ class Runner:
             self._turning = True
             self._loop.call_soon(self._turn)
 
-    def put_from_thread(self, events: Sequence[Event]) -> None:
+    def put_from_thread(self, inputs: Sequence[Input]) -> None:
         """Something happened; from any thread."""
-        self._loop.call_soon_threadsafe(self.put, events)
+        self._loop.call_soon_threadsafe(self.put, inputs)
 
     def records_written_from_thread(self, count: int) -> None:
         """So many WriteRecords more are durable."""
@@ -239,7 +232,8 @@ class Runner:
             case CloseConnection():
                 self._transport.close(output)
             case RememberLife():
-                self._remember(output)
+                assert self._keeper is not None, "who keeps nothing remembers no lives"
+                self._keeper.put(output)
             case RunOp():
                 self._engine.put(output)
             case AppendBatch() | ReadLog() | TrimLog():
@@ -310,19 +304,6 @@ class Runner:
         """What is done for good need not be kept with the rows."""
         for query_id, done in done_in(records.changes):
             self._queries.done(query_id, done)
-
-    def _remember(self, effect: RememberLife) -> None:
-        write = self._write_life
-        assert write is not None
-
-        def written(error: Exception | None) -> None:
-            if error is None:
-                self.put([LifeRemembered(effect.peer, effect.met)])
-            else:
-                # The link stays as it is; the peer gives up and comes again, and then this is tried again.
-                log.error("life %d of site %s cannot be written down: %s", effect.met.life, effect.peer, error)
-
-        self._files.put(lambda: write(effect.peer, effect.met), written)
 
     def _set_aside(self, effect: SetAside) -> None:
         if self._keeper is not None:

@@ -301,7 +301,7 @@ class DropRequest(_message.Message):
     def __init__(self, query_id: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "copies", "probes", "steps", "traffic", "queries", "engine", "catching_up", "ended", "log_bytes", "log_quota_bytes", "kept")
+    __slots__ = ("site", "streams", "links", "windows", "engine_seconds", "core_seconds", "cpu_seconds", "rss_bytes", "views", "uptime_seconds", "ignored", "copies", "probes", "steps", "traffic", "queries", "engine", "catching_up", "ended", "log_bytes", "log_quota_bytes", "kept", "disk_trouble")
     class IgnoredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -331,6 +331,7 @@ class StatusReply(_message.Message):
     LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_QUOTA_BYTES_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
+    DISK_TROUBLE_FIELD_NUMBER: _ClassVar[int]
     site: str
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
@@ -353,7 +354,8 @@ class StatusReply(_message.Message):
     log_bytes: int
     log_quota_bytes: int
     kept: _containers.RepeatedCompositeFieldContainer[KeptLog]
-    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., copies: _Optional[_Iterable[_Union[CopyStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ..., catching_up: _Optional[_Iterable[_Union[CatchingUpStatus, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., log_bytes: _Optional[int] = ..., log_quota_bytes: _Optional[int] = ..., kept: _Optional[_Iterable[_Union[KeptLog, _Mapping]]] = ...) -> None: ...
+    disk_trouble: str
+    def __init__(self, site: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., windows: _Optional[_Iterable[_Union[WindowStatus, _Mapping]]] = ..., engine_seconds: _Optional[float] = ..., core_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., rss_bytes: _Optional[int] = ..., views: _Optional[_Iterable[_Union[ViewStatus, _Mapping]]] = ..., uptime_seconds: _Optional[float] = ..., ignored: _Optional[_Mapping[str, int]] = ..., copies: _Optional[_Iterable[_Union[CopyStatus, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[ProbeStatus, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[StepStatus, _Mapping]]] = ..., traffic: _Optional[_Iterable[_Union[TrafficStatus, _Mapping]]] = ..., queries: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., engine: _Optional[_Union[EngineStatus, _Mapping]] = ..., catching_up: _Optional[_Iterable[_Union[CatchingUpStatus, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[QueryBrief, _Mapping]]] = ..., log_bytes: _Optional[int] = ..., log_quota_bytes: _Optional[int] = ..., kept: _Optional[_Iterable[_Union[KeptLog, _Mapping]]] = ..., disk_trouble: _Optional[str] = ...) -> None: ...
 
 class KeptLog(_message.Message):
     __slots__ = ("query_id", "home", "stream", "since", "bytes", "runs")

@@ -19,7 +19,7 @@ class Frame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ping: _Optional[int] = ..., pong: _Optional[int] = ..., refuse: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("version", "cluster", "tau_ms", "site", "peer", "life", "peer_life", "resets", "folder", "last_life", "expects", "about")
+    __slots__ = ("version", "cluster", "tau_ms", "site", "peer", "life", "peer_life", "resets", "folder", "lives", "expects", "about")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     TAU_MS_FIELD_NUMBER: _ClassVar[int]
@@ -29,7 +29,7 @@ class Hello(_message.Message):
     PEER_LIFE_FIELD_NUMBER: _ClassVar[int]
     RESETS_FIELD_NUMBER: _ClassVar[int]
     FOLDER_FIELD_NUMBER: _ClassVar[int]
-    LAST_LIFE_FIELD_NUMBER: _ClassVar[int]
+    LIVES_FIELD_NUMBER: _ClassVar[int]
     EXPECTS_FIELD_NUMBER: _ClassVar[int]
     ABOUT_FIELD_NUMBER: _ClassVar[int]
     version: int
@@ -41,10 +41,10 @@ class Hello(_message.Message):
     peer_life: int
     resets: int
     folder: int
-    last_life: int
+    lives: _containers.RepeatedScalarFieldContainer[int]
     expects: int
     about: bytes
-    def __init__(self, version: _Optional[int] = ..., cluster: _Optional[str] = ..., tau_ms: _Optional[int] = ..., site: _Optional[str] = ..., peer: _Optional[str] = ..., life: _Optional[int] = ..., peer_life: _Optional[int] = ..., resets: _Optional[int] = ..., folder: _Optional[int] = ..., last_life: _Optional[int] = ..., expects: _Optional[int] = ..., about: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., cluster: _Optional[str] = ..., tau_ms: _Optional[int] = ..., site: _Optional[str] = ..., peer: _Optional[str] = ..., life: _Optional[int] = ..., peer_life: _Optional[int] = ..., resets: _Optional[int] = ..., folder: _Optional[int] = ..., lives: _Optional[_Iterable[int]] = ..., expects: _Optional[int] = ..., about: _Optional[bytes] = ...) -> None: ...
 
 class Stream(_message.Message):
     __slots__ = ("name", "site", "schema", "ts", "unit")

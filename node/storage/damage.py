@@ -61,7 +61,6 @@ class _File:
     """A segment as it was found: what is whole after the last damage in it, and the last record of which we know."""
 
     name: str
-    data: memoryview
     segment: Segment | None
     damages: list[Damage]
     whole: list[_Record]
@@ -87,7 +86,7 @@ class LogDamage:
 
     def _look(self, name: str, limit: int | None) -> _File:
         """``limit``: the tick with which the next segment begins; None: this is the last one."""
-        path, data = f"{self._disk.path}/{name}", memoryview(self._disk.read(name, 0, self._disk.size(name)))
+        path, data = f"{self._disk.path}/{name}", self._data(name)
         first = first_tick_of(name)
         try:
             segment = read_segment_head(path, name, data)
@@ -95,14 +94,14 @@ class LogDamage:
             raise
         except StorageError:
             return self._headless(name, data, limit)
-        file = _File(name, data, segment, [], [], None, first)
+        file = _File(name, segment, [], [], None, first)
         at = segment.nbytes
         while at < len(data) and (limit is None or file.end_tick < limit):
             record = _whole_at(data, at)
             if record is None or record.head.span.first != file.end_tick:
                 if limit is None and not was_synced(data, at, file.end_tick):
                     break  # a torn tail
-                found = self._after_damage(file, at, limit)
+                found = self._after_damage(file, data, at, limit)
                 if found is None:
                     break
                 record = found
@@ -114,16 +113,20 @@ class LogDamage:
             file.end_tick = limit
         return file
 
-    def _after_damage(self, file: _File, at: int, limit: int | None) -> _Record | None:
+    def _data(self, name: str) -> memoryview:
+        """One segment is in memory at a time: a log may be larger than that."""
+        return memoryview(self._disk.read(name, 0, self._disk.size(name)))
+
+    def _after_damage(self, file: _File, data: memoryview, at: int, limit: int | None) -> _Record | None:
         """Note the damage at this place; the next whole record."""
         lost_from = file.end_tick
         found = None
-        for record in _records(file.data, at + 1):
+        for record in _records(data, at + 1):
             span = record.head.span
             if span.first < lost_from or (limit is not None and span.first >= limit):
                 continue
             # One with the very tick that is missed comes after bytes that nobody wrote: it is not believed.
-            if span.first > lost_from and _whole_at(file.data, record.offset) is not None:
+            if span.first > lost_from and _whole_at(data, record.offset) is not None:
                 found = record
                 break
             file.last, file.end_tick = record, span.end
@@ -148,7 +151,7 @@ class LogDamage:
                 "(restore a backup, or begin anew with narrows node --fresh)"
             )
         assert end is not None
-        return _File(name, data, None, [Damage(path, 0, Span(first, end))], [], None, end)
+        return _File(name, None, [Damage(path, 0, Span(first, end))], [], None, end)
 
     # -- going on without it --------------------------------------------------------------------
 
@@ -173,7 +176,7 @@ class LogDamage:
         If the log would have nothing left, that is an empty batch of its last tick, which says where the stream goes
         on; that the tick is lost is known from the damage.
         """
-        batches = list(_batches(file))
+        batches = list(_batches(file, self._data(file.name)))
         if not batches and file is self._files[-1]:
             batches = [_ending(file)]
         if not batches:
@@ -202,11 +205,11 @@ def _ending(file: _File) -> Batch:
     return Batch(span, rows, np.empty(0, np.int64), head.first + head.rows, head.newest, head.place)
 
 
-def _batches(file: _File) -> Iterator[Batch]:
+def _batches(file: _File, data: memoryview) -> Iterator[Batch]:
     assert file.segment is not None or not file.whole
     for record in file.whole:
         assert file.segment is not None
-        yield decode_batch(record.head, file.data[record.offset + HEAD_BYTES : record.end], file.segment.schema)
+        yield decode_batch(record.head, data[record.offset + HEAD_BYTES : record.end], file.segment.schema)
 
 
 def _whole_at(data: memoryview, at: int) -> _Record | None:

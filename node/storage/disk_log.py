@@ -93,7 +93,9 @@ class DiskLog:
     # -- beginning ----------------------------------------------------------------------------
 
     def recover(self) -> Recovered:
-        """Read what is there, check all of it, and cut a torn tail.
+        """Read what is there, check all of it, cut a torn tail, and sync the rest.
+
+        A daemon that was killed may have written records and not synced them: they are there until power is lost.
 
         Raises StorageError, and has touched nothing, if something is damaged or of another version.
         """
@@ -140,13 +142,14 @@ class DiskLog:
             return 0
         last = self._segments[-1]
         cut_bytes = self._disk.size(last.name) - last.nbytes
-        if cut_bytes:
-            file = self._disk.open(last.name)
-            try:
+        file = self._disk.open(last.name)
+        try:
+            if cut_bytes:
                 file.truncate(last.nbytes)
-                file.sync()
-            finally:
-                file.close()
+            file.sync()
+        finally:
+            file.close()
+        self._disk.sync_names()
         return cut_bytes
 
     def begin(self) -> None:

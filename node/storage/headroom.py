@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from node.storage.errors import NO_ROOM
+from node.storage.errors import NO_ROOM, disk_error
 from node.storage.folder import sync_folder
 
 #: Enough for the records of a site for a long time.
@@ -22,31 +23,43 @@ class Headroom:
         self._nbytes = nbytes
 
     def reserve(self) -> bool:
-        """Whether the room is reserved, now or already. Raises OSError unless it is only that there is none."""
-        if self._path.exists() and self._path.stat().st_size == self._nbytes:
-            return True
+        """Whether the room is reserved, now or already. Raises StorageError unless it is only that there is none."""
         # It has its name only when it has its room.
         made = self._path.with_suffix(".new")
+        try:
+            if self._path.exists() and self._path.stat().st_size == self._nbytes:
+                return True
+            self._fill(made)
+            made.replace(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            with suppress(OSError):
+                made.unlink()
+            if error.errno not in NO_ROOM:
+                raise disk_error(str(self._path), "a disk that keeps room in reserve", error) from error
+            return False
+        return True
+
+    def _fill(self, made: Path) -> None:
         file = os.open(made, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             os.posix_fallocate(file, 0, self._nbytes)
             os.fsync(file)
-        except OSError as error:
-            made.unlink()
-            if error.errno not in NO_ROOM:
-                raise
-            return False
         finally:
             os.close(file)
-        made.replace(self._path)
-        sync_folder(self._path.parent)
-        return True
+
+    @property
+    def missing(self) -> str:
+        """What is said while the room cannot be reserved."""
+        return f"{self._path} required {self._nbytes:,} bytes in reserve for records; got a disk without them"
 
     def release(self) -> bool:
-        """Give the room back; whether there was any."""
+        """Give the room back; whether there was any. Raises StorageError."""
         try:
             self._path.unlink()
+            sync_folder(self._path.parent)
         except FileNotFoundError:
             return False
-        sync_folder(self._path.parent)
+        except OSError as error:
+            raise disk_error(str(self._path), "a disk that gives room back", error) from error
         return True

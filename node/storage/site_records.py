@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Protocol, Self
 
-from node.core.links.lives import Met, next_life
+from node.core.links.lives import LIVES_TOLD_MAX, Met, next_life
 from node.core.records import Delete, Put, RecordChange
 from node.storage.errors import DiskFailedError, NoRoomError, StorageError, VersionError
 from node.storage.folder import sync_folder
@@ -47,15 +47,24 @@ class SiteRecords:
         last = int(self._site_value("life") or 0)
         #: Of this run of the daemon: higher than every one before, also if the folder was lost meanwhile.
         self.life = next_life(last, clock_s)
-        #: The life in which the folder was begun, which a copy of it says too; and the last one in it.
+        #: The life in which the folder was begun, which a copy of it says too; and those in it before this one: a copy
+        #: never has those that the folder had since, so that it shows as old however often it is started.
         begun = self._site_value("folder")
-        self.folder, self.last_life = (self.life, 0) if begun is None else (int(begun), last)
+        told = self._site_value("lives") or str(last)
+        self.folder = self.life if begun is None else int(begun)
+        self.lives = () if begun is None else tuple(map(int, told.split()))
         with self._transaction():
-            values = {"life": self.life, "folder": self.folder}
+            lives = " ".join(map(str, [*self.lives, self.life][-LIVES_TOLD_MAX:]))
+            values = {"life": self.life, "folder": self.folder, "lives": lives}
             for name, value in values.items():
                 self._connection.execute("INSERT OR REPLACE INTO site VALUES (?, ?)", (name, str(value)))
             self._connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
         self.met = {peer: Met(*map(int, value.split())) for peer, value in self.all(PEER_LIFE).items()}
+
+    @property
+    def last_life(self) -> int:
+        """The one before this in the folder; 0: this is its first."""
+        return self.lives[-1] if self.lives else 0
 
     @classmethod
     def open(cls, folder: Path, cluster: str, site: str, clock_s: int) -> Self:
@@ -112,7 +121,7 @@ class SiteRecords:
     def begin_folder(self) -> None:
         """The next life does not go on from this one: its folder is another one."""
         with self._transaction():
-            self._connection.execute("DELETE FROM site WHERE name = 'folder'")
+            self._connection.execute("DELETE FROM site WHERE name IN ('folder', 'lives')")
 
     def close(self) -> None:
         """Let go of the file, once or more often."""
@@ -143,7 +152,7 @@ class Records(Protocol):
     def life(self) -> int: ...
 
     @property
-    def last_life(self) -> int: ...
+    def lives(self) -> tuple[int, ...]: ...
 
     @property
     def folder(self) -> int: ...
@@ -162,7 +171,8 @@ class NoRecords:
     """For a run that keeps nothing on disk."""
 
     def __init__(self, clock_s: int) -> None:
-        self.life, self.last_life, self.folder = clock_s, 0, 0
+        self.life, self.folder = clock_s, 0
+        self.lives: tuple[int, ...] = ()
         self.met: dict[str, Met] = {}
 
     def remember(self, peer: str, met: Met) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from node.core.errors import PeerProtocolError
 from node.core.links import link_frames as frames
 from node.core.links.link_frames import Frame
+from node.core.links.lives import LIVES_TOLD_MAX
 from node.rpc import link_pb2 as pb
 from node.wire.parse import parse
 
@@ -29,7 +30,7 @@ def encode_frame(frame: RareFrame) -> bytes:
                     expects=frame.expects,
                     about=frame.about,
                     folder=frame.folder,
-                    last_life=frame.last_life,
+                    lives=frame.lives,
                 )
             )
         case frames.Ping():
@@ -73,5 +74,5 @@ def _hello(hello: pb.Hello) -> frames.Hello:
         hello.expects,
         hello.about,
         hello.folder,
-        hello.last_life,
+        tuple(hello.lives[-LIVES_TOLD_MAX:]),
     )

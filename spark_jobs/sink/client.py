@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import grpc
 
-from node.client import Client, DaemonUnreachableError, StartingError
+from node.client import Client, DaemonUnreachableError, NoRoomError, StartingError
 from spark_jobs.sink.options import SinkError
 
 
 class SinkAwayError(SinkError, DaemonUnreachableError):
     """The daemon does not answer, or serves nobody yet."""
+
+
+class SinkNoRoomError(SinkError, NoRoomError):
+    """The daemon's disk is full, so that it can note nothing."""
 
 
 class SinkClient(Client):
@@ -20,4 +24,6 @@ class SinkClient(Client):
         found = super().error(error, waited_s)
         if isinstance(found, DaemonUnreachableError | StartingError):
             return SinkAwayError(f"narrows: {found}")
+        if isinstance(found, NoRoomError):
+            return SinkNoRoomError(f"narrows: {found}")
         return SinkError(f"narrows: {found}")

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from node.client import Patience
 from node.rpc import control_pb2 as pb
-from spark_jobs.sink.client import SinkAwayError, SinkClient
+from spark_jobs.sink.client import SinkAwayError, SinkClient, SinkNoRoomError
 from spark_jobs.sink.column_types import check_declared, to_spark
 from spark_jobs.sink.options import SinkError, SinkOptions
 
@@ -191,10 +191,10 @@ class StreamReader(RowSource, DataSourceStreamReader, SupportsTriggerAvailableNo
         return self.split(extent, first, last)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A site that is away is told with the next commit."""
+        """A site that is away, or whose disk is too full to note it, is told with the next commit."""
         try:
             self._daemon.take(self.options.query, end["run"], self._row(end), reader=self.options.reader)
-        except SinkAwayError as error:
+        except (SinkAwayError, SinkNoRoomError) as error:
             print(f"narrows: {error}; rows before {self._row(end):,} stay there for now", file=sys.stderr, flush=True)
 
     def _awaited(self, reader: str = "") -> pb.ExtentReply:
@@ -222,3 +222,6 @@ class StreamReader(RowSource, DataSourceStreamReader, SupportsTriggerAvailableNo
         if row < extent.first:
             text = f"narrows: query {query}: the checkpoint requires rows from {row} on"
             raise SinkError(f"{text}; those before {extent.first} were taken by another client and are not kept")
+        if row > extent.end:
+            text = f"narrows: query {query}: the checkpoint requires rows from {row} on"
+            raise SinkError(f"{text}; the site has them only before {extent.end}: it was restored from a backup")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import shutil
 import signal
-import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from bench.commit import commit
 from tests.chaos.figures import Figures
 from tests.chaos.sustained import KILL_MEAN_S, PER_S, Sustained, sustained
 from tests.e2e.harness import new_tag, none_left
@@ -30,27 +31,41 @@ def main() -> int:
     parser.add_argument("--kill-mean", type=float, help=f"seconds between two kills; 0: none (default: {means})")
     parser.add_argument("--record", action="store_true", help=f"write the figures to {RESULTS.relative_to(ROOT)} too")
     options = parser.parse_args()
-    # What was started is stopped also then.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _terminated)
     mean_s = KILL_MEAN_S[options.engine] if options.kill_mean is None else options.kill_mean
     name = f"{options.engine}-{options.seconds}s-seed{options.seed}" + ("" if mean_s else "-no-kills")
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     tag = new_tag()
+    wanted = Sustained(options.seconds, options.seed, options.engine, mean_s or None)
+    print(f"engine {wanted.engine}, {wanted.seconds} s, seed {wanted.seed}, kills every {mean_s:g} s", flush=True)
     try:
-        wanted = Sustained(options.seconds, options.seed, options.engine, mean_s or None)
-        print(f"engine {wanted.engine}, {wanted.seconds} s, seed {wanted.seed}, kills every {mean_s:g} s", flush=True)
         figures = sustained(wanted, folder, lambda text: print(text, flush=True))
-        figures = replace(figures, commit=_commit())
-        report = OUT / f"{name}.md"
-        report.write_text(figures.text())
-        if options.record and mean_s:
-            record(figures, RESULTS)
-        print(f"\n{figures.text()}\n{report.relative_to(ROOT)}")
-    finally:
+    except BaseException:
+        # That it was interrupted is the cause; what that has left is ended, and no other cause.
+        with suppress(AssertionError):
+            none_left(tag)
+        raise
+    try:
         none_left(tag)
+    except AssertionError as error:
+        figures = figures.with_wrong([*figures.wrong, str(error)])
+    figures = replace(figures, commit=commit())
+    report = OUT / f"{name}.md"
+    report.write_text(figures.text())
+    if options.record and mean_s:
+        record(figures, RESULTS)
+    print(f"\n{figures.text()}\n{report.relative_to(ROOT)}")
+    if figures.wrong:
+        print(f"FAILED, first because of this: {figures.wrong[0]}", file=sys.stderr)
     return 1 if figures.wrong else 0
+
+
+def _terminated(*_: object) -> None:
+    """What was started is stopped also then, and that is not interrupted by another signal."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
 
 
 def record(figures: Figures, file: Path) -> None:
@@ -62,14 +77,6 @@ def record(figures: Figures, file: Path) -> None:
     title = f"{figures.seconds} s of load, seed {figures.seed}.\n\n"
     kept[figures.engine] = "\n" + title + kept[figures.engine].lstrip("\n")
     file.write_text(head + "".join(f"{mark}{engine}\n{text}" for engine, text in sorted(kept.items())))
-
-
-def _commit() -> str:
-    """Of what runs; with a word if it has changed since."""
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return said.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from tests.small_disk import mount, unmount
 
 #: More than a site keeps in any run; Spark's own files are there too.
 SIZE = {"native": "256m", "spark": "1g"}
@@ -35,18 +36,15 @@ class Disks:
         self._thread.start()
 
     def _mount(self, place: Path, size: str) -> None:
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            self.unmounted = done.stderr.strip() or f"mount ended with {done.returncode}"
-        else:
+        self.unmounted = mount(place, size)
+        if not self.unmounted:
             self._mounted.append(place)
 
     def close(self) -> None:
         self._stopped.set()
         self._thread.join()
         for place in self._mounted:
-            subprocess.run(["umount", "--lazy", str(place)], check=True)
+            unmount(place)
 
     def fill(self, site: str) -> None:
         """Until not a byte more can be written."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cli.asking import ask_all
 from tests.chaos.load import SITES
-from tests.chaos.recoveries import Recoveries
+from tests.chaos.recoveries import JAVA, Recoveries
 from tests.chaos.watch import Watch
 from tests.e2e.harness import Daemons
 
@@ -20,7 +20,6 @@ from tests.e2e.harness import Daemons
 _AWAY_S_MAX = 2.0
 #: Of the kills of a site on Spark, so many hit its Java and not the daemon.
 _JAVA_SHARE = 0.4
-JAVA = "Java of a site"
 _SAID_MAX = 1_500
 
 Say = Callable[[str], None]
@@ -47,7 +46,7 @@ class Killer:
         self._began_s = time.monotonic()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        #: Daemons that ended although nobody had killed them, with what they said.
+        #: Daemons that ended although nobody had killed them, with what they said; and why killing ended too early.
         self.ended: list[str] = []
 
     def start(self) -> None:
@@ -64,6 +63,14 @@ class Killer:
         self._recoveries.looked(*look)  # type: ignore[arg-type]
 
     def _run(self) -> None:
+        try:
+            self._kill_on()
+        except Exception as error:
+            # A run in which nothing is killed any more would pass.
+            self.ended.append(f"killing ended: {type(error).__name__}: {error}")
+            self._tell(self.ended[-1])
+
+    def _kill_on(self) -> None:
         while not self._stopped.wait(self._draw.expovariate(1 / self._mean_s)):
             self._restart_ended()
             site = self._draw.choice(SITES)
@@ -95,9 +102,11 @@ class Killer:
         self._daemons.launch(site)
 
     def _kill_java(self, site: str, pid: int) -> None:
+        killed_s = time.monotonic()
+        if not kill(pid):
+            return
         self._recoveries.killed()
-        self._recoveries.began(JAVA, site, time.monotonic(), {})
-        os.kill(pid, signal.SIGKILL)
+        self._recoveries.began(JAVA, site, killed_s, {})
         self._tell(f"kill -9 of the Java of {site}")
 
     def _restart_ended(self) -> None:
@@ -111,6 +120,15 @@ class Killer:
 
     def _tell(self, text: str) -> None:
         self._say(f"{time.monotonic() - self._began_s:6.0f} s  {text}")
+
+
+def kill(pid: int) -> bool:
+    """Whether there was such a process: it may just have ended by itself."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def java_below(pid: int) -> int:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from node.client import DaemonUnreachableError, NotNowError
 from tests.e2e.harness import NARROWS, Background, Daemons, environment, eventually
 
 #: What a pipe holds: as little as possible, so that who does not read is felt soon.
@@ -89,8 +90,13 @@ class HomeReader:
 
     def end(self, timeout_s: float) -> None:
         def written() -> bool:
-            info = self._daemons.query_info(self._query_id)
-            return info.rows > 0 and all(reader.taken == info.rows for reader in info.readers)
+            try:
+                info = self._daemons.query_info(self._query_id)
+            except (DaemonUnreachableError, NotNowError):
+                return False  # it was killed, and is on its way
+            assert info.state not in ("failed", "dropped"), f"{self._query_id} {info.state}: {info.reason}"
+            taken = all(reader.taken == info.rows for reader in info.readers)
+            return info.state == "completed" and info.rows > 0 and taken
 
         eventually("all rows are in the file", written, timeout_s)
 

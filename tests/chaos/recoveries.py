@@ -2,9 +2,9 @@
 
 A recovery begins when the daemon is started again (Java: when it is killed, since its daemon starts it again by
 itself). It is completed at the first look that finds every query running at its home, or over, and done beyond where
-it was before. The first new row is the first look at which a query that needs the site has more rows than before.
-Looks are a quarter of a second apart. A recovery during which something else was killed is interrupted: its time is
-not counted.
+it was before; that of Java also requires that the site counts another start of it. The first new row is the first look
+at which a query that needs the site has more rows than before. Looks are a quarter of a second apart. A recovery during
+which something else was killed is interrupted: its time is not counted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from dataclasses import dataclass
 
 from node.core.streams.ticks import TICK_END
 from node.rpc import control_pb2 as pb
+
+#: What is killed that is no daemon.
+JAVA = "Java of a site"
 
 Statuses = Mapping[str, pb.StatusReply | str]
 
@@ -39,6 +42,8 @@ class Recovery:
     #: When it was started again, by the clock that never goes back.
     began_s: float
     before: Mapping[str, Place]
+    #: How often the site's Java had been started again by then.
+    restarts: int = 0
     #: Seconds until the first new row, and until all queries went on.
     row_s: float | None = None
     on_s: float | None = None
@@ -53,6 +58,7 @@ class Recoveries:
         self._homes = homes
         self._lock = threading.Lock()
         self._last: dict[str, Place] = {}
+        self._restarts: dict[str, int] = {}
         self._open: list[Recovery] = []
         self.all: list[Recovery] = []
 
@@ -66,7 +72,7 @@ class Recoveries:
         """It is started again; ``statuses`` are of a moment when it was not there."""
         with self._lock:
             self._last |= self._places(statuses)
-            one = Recovery(kind, site, now_s, dict(self._last))
+            one = Recovery(kind, site, now_s, dict(self._last), self._restarts.get(site, 0))
             self.all.append(one)
             self._open.append(one)
 
@@ -75,10 +81,13 @@ class Recoveries:
         with self._lock:
             places = self._places(statuses)
             self._last |= places
+            replies = {site: each for site, each in statuses.items() if isinstance(each, pb.StatusReply)}
+            self._restarts |= {site: each.engine.restarts for site, each in replies.items()}
             for each in [each for each in self._open if asked_s > each.began_s]:
                 if each.row_s is None and _more_rows(each, places):
                     each.row_s = now_s - each.began_s
-                if set(places) == set(self._homes) and _all_on(each.before, places):
+                back = each.kind != JAVA or self._restarts[each.site] > each.restarts
+                if back and set(places) == set(self._homes) and _all_on(each.before, places):
                     each.on_s = now_s - each.began_s
                     self._open.remove(each)
 
@@ -112,6 +121,11 @@ def _all_on(before: Mapping[str, Place], now: Mapping[str, Place]) -> bool:
     )
 
 
+def completed(recoveries: Sequence[Recovery]) -> list[Recovery]:
+    """Those that came to their end before something else was killed."""
+    return [each for each in recoveries if each.on_s is not None and not each.interrupted]
+
+
 def recovery_lines(recoveries: Sequence[Recovery]) -> Iterator[str]:
     """A table, as Markdown."""
     yield "| killed | times | completed | another kill before | first new row p50 | p99 | all go on p50 | p99 | max |"
@@ -123,11 +137,11 @@ def recovery_lines(recoveries: Sequence[Recovery]) -> Iterator[str]:
 
 
 def _cells(ones: Sequence[Recovery]) -> str:
-    completed = [each for each in ones if each.on_s is not None and not each.interrupted]
-    rows = [each.row_s for each in completed if each.row_s is not None]
-    on = [each.on_s for each in completed if each.on_s is not None]
+    whole = completed(ones)
+    rows = [each.row_s for each in whole if each.row_s is not None]
+    on = [each.on_s for each in whole if each.on_s is not None]
     times = [quantile(rows, 0.5), quantile(rows, 0.99), quantile(on, 0.5), quantile(on, 0.99), quantile(on, 1.0)]
-    counts = [len(ones), len(completed), sum(each.interrupted for each in ones)]
+    counts = [len(ones), len(whole), sum(each.interrupted for each in ones)]
     return " | ".join([*map(str, counts), *("" if each is None else f"{each:.1f} s" for each in times)])
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from netsim.network import found
-from netsim.proxies import Proxies
+from netsim.binary import server_path
+from netsim.network import found, take_down
+from netsim.proxies import Proxies, WanError
 from spark_jobs.source.state import StateFolder
 from tests.chaos.disks import SIZE, Disks
 from tests.chaos.load import BASE_MS, LAST_MS, LIVE, SITES, Feeder, Load, Query, write_chaos_cluster
@@ -100,23 +101,33 @@ class Rig:
 
 @contextmanager
 def rigged(
-    folder: Path, given: Load, asks: Sequence[Ask], *, live: bool, engine: str = "native", deadly: bool = False
+    folder: Path,
+    given: Load,
+    asks: Sequence[Ask],
+    *,
+    live: bool,
+    engine: str = "native",
+    deadly: bool = False,
+    small_disks: bool = False,
 ) -> Iterator[Rig]:
     """A cluster whose network and daemons are up and whose queries run; all is gone afterwards.
 
     If it is ``deadly`` its daemons will be killed: each has a small disk, and queries have readers with names too.
+    With ``small_disks`` it has only those.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's background job ignores it, and so would the readers, which are told by it to leave.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     tau_ms = TAU_MS[engine]
     config = write_chaos_cluster(folder, given, live=live, engine=engine, tau=f"{tau_ms}ms")
-    narrows("wan", "up", "--config", config).ok()
+    # Building it takes minutes on a busy machine, once: longer than a command may take here.
+    server_path()
     with ExitStack() as stack:
-        disks = Disks(folder / "state", SITES, SIZE[engine]) if deadly else None
+        disks = Disks(folder / "state", SITES, SIZE[engine]) if deadly or small_disks else None
         if disks is not None:
             stack.callback(disks.close)
-        stack.callback(lambda: narrows("wan", "down", "--config", config).ok())
+        stack.callback(_wan_down, config)
+        narrows("wan", "up", "--config", config).ok()
         daemons = stack.enter_context(Daemons(config, None, ("--speed", "1"), ready_s=SPARK_S))
         watch = Watch({site: daemons.client(site) for site in SITES}, tau_ms)
         stack.callback(watch.stop)
@@ -149,6 +160,12 @@ def rigged(
         assert isinstance(piped, Reader)
         stage = Stage(proxies, daemons, watch, piped, feeder, _delta_ms(watch), disks)
         yield Rig(stage, tuple(followed), memory, watch, tau_ms, began_s)
+
+
+def _wan_down(config: Path) -> None:
+    """In this process: a command may be too slow, and it may not be up if something failed before."""
+    with suppress(WanError):
+        take_down(config)
 
 
 def _query(config: Path, ask: Ask, *options: str | Path) -> tuple[str | Path, ...]:

@@ -5,7 +5,6 @@ A scenario begins a trouble and ends it. In between ``narrows status`` must say 
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from netsim.profiles import Shape
 from netsim.proxies import Proxies
 from tests.chaos.disks import Disks
-from tests.chaos.kills import java_below
+from tests.chaos.kills import java_below, kill
 from tests.chaos.load import Feeder
 from tests.chaos.reader import Reader
 from tests.chaos.watch import Watch
@@ -132,7 +131,10 @@ def _thawed(site: str) -> Action:
 def _filled(site: str) -> Action:
     def act(stage: Stage) -> None:
         assert stage.disks is not None
-        stage.disks.fill(site)
+        # Again and again: what the site had reserved, and gives back for its records, is filled too.
+        for _ in range(10):
+            stage.disks.fill(site)
+            time.sleep(0.3)
 
     return act
 
@@ -159,7 +161,7 @@ def _spark_killed(stage: Stage) -> None:
     """The JVM below the daemon that reads the live stream."""
     # There may be none: the daemon itself was killed just now. 0 would be all processes of this group.
     if java := java_below(stage.daemons.nodes["beta"].process.pid):
-        os.kill(java, signal.SIGKILL)
+        kill(java)
 
 
 def _nothing(_: Stage) -> None:
@@ -193,7 +195,9 @@ SCENARIOS = (
         "a home that hangs for longer than silence", _frozen("gamma"), _thawed("gamma"), 14, "site gamma does not"
     ),
     Scenario("a full disk where the streams are", _filled("beta"), _freed("beta"), 5, "the disk is full", disk=True),
-    Scenario("a full disk where the rows are", _filled("gamma"), _freed("gamma"), 5, "disk", disk=True),
+    Scenario(
+        "a full disk where the rows are", _filled("gamma"), _freed("gamma"), 5, "the disk of gamma is full", disk=True
+    ),
     Scenario("a source that stalls", _stalled, _flows, 5, "stream live at beta is stalled", live=True),
     Scenario("Spark that dies", _spark_killed, _nothing, 1, "Spark at beta died and is being started again", live=True),
 )

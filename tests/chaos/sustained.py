@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.chaos.figures import Figures, measured
 from tests.chaos.kills import Killer
 from tests.chaos.load import SITES, Load, load
-from tests.chaos.recoveries import Recoveries
+from tests.chaos.recoveries import Recoveries, completed
 from tests.chaos.rig import RSS_MAX, Ask, Played, Rig, play, play_beside_kills, rigged
 from tests.chaos.scenarios import SCENARIOS, Scenario
 from tests.oracle.compare import same_rows
@@ -73,11 +73,13 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
                 rig.finish(timeout_s=300 + wanted.seconds)
                 finished = True
             except Exception as error:
-                wrong.append(f"{type(error).__name__}: {error}")
+                wrong.append(_said(error, say))
+            if deadly and not completed(recoveries.all):
+                wrong.append(f"at least one recovery is required; got none of {len(recoveries.all)}")
             rig.watch.fresh()
             figures = measured(figures, rig, played, recoveries.all)
     except Exception as error:
-        wrong.append(f"{type(error).__name__}: {error}")
+        wrong.append(_said(error, say))
     else:
         # Without its end a query has not all of its rows.
         wrong += [*(_unlike_the_oracle(rig, say) if finished else ()), *_unbounded(rig)]
@@ -86,6 +88,13 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
         # Of a Spark that was killed the daemon tells its last words, which are a stack trace.
         wrong += _traces(folder)
     return figures.with_wrong(wrong)
+
+
+def _said(error: Exception, say: Say) -> str:
+    """Told at once, too: what comes after it may be worse, and hide it."""
+    text = f"{type(error).__name__}: {error}"
+    say(f"        WRONG: {text}")
+    return text
 
 
 def _play_all(wanted: Sustained, rig: Rig, recoveries: Recoveries, played: list[Played], say: Say) -> list[str]:

@@ -331,6 +331,12 @@ class Background:
         self.process.wait()
 
 
+def issued(command: Background) -> str:
+    """The id of the query that a command has issued."""
+    eventually("the query is issued", lambda: "query " in command.err and "\n" in command.err)
+    return command.err.split("query ", 1)[1].split()[0]
+
+
 # -- daemons by hand --------------------------------------------------------------------------
 
 

@@ -41,6 +41,7 @@ from tests.e2e.harness import (
     environment,
     eventually,
     free_port,
+    issued,
     narrows,
     new_tag,
     no_trace,
@@ -50,6 +51,7 @@ from tests.e2e.harness import (
     write_cluster,
 )
 from tests.e2e.proxy import Proxy
+from tests.small_disk import small_disk
 
 SITES = ("alpha", "beta")
 
@@ -60,12 +62,6 @@ def query(config: Path, join: Join, *arguments: str | Path, at: str = "alpha") -
 
 def rows_stored(daemons: Daemons, query_id: str) -> int:
     return daemons.query_info(query_id).rows
-
-
-def issued(command: Background) -> str:
-    """The id of the query that a command has issued."""
-    eventually("the query is issued", lambda: command.err.startswith("query "))
-    return command.err.split()[1]
 
 
 # -- the query command ------------------------------------------------------------------------
@@ -488,25 +484,10 @@ def test_run_that_is_told_to_stop_stops_everything_and_leaves_no_half_file(
 # -- disks ------------------------------------------------------------------------------------
 
 
-@contextmanager
-def small_disk(folder: Path, size: str = "64k") -> Iterator[Path]:
-    """A small file system."""
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("requires the right to mount a small file system")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 def test_a_full_disk_for_out_is_named_and_the_rows_can_still_be_had(tmp_path: Path) -> None:
     join = steady(30)
     config = write_cluster(tmp_path, join.streams)
-    with small_disk(tmp_path / "small") as small:
+    with small_disk(tmp_path / "small", "64k") as small:
         for form in ("parquet", "csv"):
             out = small / f"rows.{form}"
             narrows("run", config, "--query", join.text, "--out", out).failed(1, str(out), "No space left")
@@ -523,7 +504,7 @@ def test_a_full_disk_for_out_is_named_and_the_rows_can_still_be_had(tmp_path: Pa
 def test_a_full_disk_under_the_rows_of_a_run_fails_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     join = steady(30)
     config = write_cluster(tmp_path, join.streams)
-    with small_disk(tmp_path / "small") as small:
+    with small_disk(tmp_path / "small", "64k") as small:
         monkeypatch.setenv("TMPDIR", str(small))
         said = narrows("run", config, "--query", join.text, "--out", tmp_path / "first.parquet")
         said.failed(1, "cannot be kept at alpha", "No space left")

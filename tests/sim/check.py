@@ -88,31 +88,30 @@ def _query_difference(scenario: Scenario, query: Delivered) -> str | None:
     if query.state is QueryState.COMPLETED:
         assert query.first_tick is not None
         return same_rows(query.rows, expected_rows(scenario, query.spec, query.first_tick, query.rows.schema))
-    excuse = _excused(scenario, query)
+    excuse = _excused(query)
     if excuse is not None or query.first_tick is None:
         return excuse
     return _not_among(query.rows, expected_rows(scenario, query.spec, query.first_tick, query.rows.schema))
 
 
-def _excused(scenario: Scenario, query: Delivered) -> str | None:
+def _excused(query: Delivered) -> str | None:
     """A query may end without all rows only if it was dropped, or a disk that it needs was lost, and then says so."""
-    lost = any(restart.fresh for restart in scenario.restarts)
     if query.state is QueryState.DROPPED and query.drop_called:
         return None
     if query.forgotten:
         # Its home died before it had promised anything, or lost its disk.
         return None
-    if query.state is QueryState.FAILED and query.gave_up:
-        said = GIVEN_UP in query.reason or "by a user" in query.reason
-        return None if said or lost else "it was given up, and says something else"
-    if lost and "data loss" in query.reason:
+    is_given_up = query.state is QueryState.FAILED and query.gave_up
+    if is_given_up and (GIVEN_UP in query.reason or "by a user" in query.reason):
         return None
-    if (scenario.restarts or scenario.crashes) and "policy delta does not outlive that" in query.reason:
+    if query.disk_lost and ("data loss" in query.reason or is_given_up):
         return None
-    if "ready within" in query.reason or "start within" in query.reason:
-        is_long = any(crash.down_us >= LONG_US for crash in scenario.crashes)
-        return None if is_long else "nobody was away for long"
-    return "it must complete"
+    if query.hurt and "policy delta does not outlive that" in query.reason:
+        return None
+    if "ready within" in query.reason:
+        # Who gave it up may have died before it could say so.
+        return None if query.away_us >= LONG_US else "nobody was away for long"
+    return "it was given up, and says something else" if is_given_up else "it must complete"
 
 
 def _not_among(got: pa.Table, want: pa.Table) -> str | None:

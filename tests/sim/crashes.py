@@ -28,6 +28,7 @@ from node.core.links.messages import (
     OpenCopy,
     Prepare,
     Prepared,
+    Refused,
     Returned,
     Rows,
     SetPortion,
@@ -41,7 +42,7 @@ from node.core.query_records import RecordKind
 AGAIN = " again"
 
 _MESSAGES = (
-    *(Prepare, Prepared, Start, Done, Drop, Failed, Fence, Lost, Returned),
+    *(Prepare, Prepared, Refused, Start, Done, Drop, Failed, Fence, Lost, Returned),
     *(Carry, AskMatches, KeyAnswer, TupleAnswer, Rows),
     *(OpenCopy, LeaseCopy, CloseCopy, Sync, SetPortion, DropPortion, Fetch, Fetched),
 )
@@ -68,7 +69,7 @@ KINDS: tuple[str, ...] = (
 
 #: Those that are in few runs: every seed waits for some of them.
 _RARE = (
-    *("Lost", "Failed", "Returned", "Fence", "Drop", "KeyAnswer", "TupleAnswer", "LeaseCopy", "DropPortion"),
+    *("Lost", "Failed", "Refused", "Returned", "Fence", "Drop", "KeyAnswer", "TupleAnswer", "LeaseCopy", "DropPortion"),
     *("Fetch", "Fetched", "remove home", "remove done", "SetAside", "log read", AGAIN),
 )
 RARE_KINDS = tuple(kind for kind in KINDS if kind.endswith(_RARE))

@@ -1,8 +1,9 @@
 """A disk in memory that forgets in a crash what disks may forget, by seed.
 
-A crash keeps what was synced. Of bytes written since, it keeps any prefix; sometimes the file is as long as it was, and
-what is missing, at the end or in the middle, is zeros. Each name that was made, moved or removed since the names were
-synced is, one by one, as it is or as it was.
+A crash keeps what was synced. What else it leaves may go in the next one: the first may have killed a process, whose
+writes are with the system, and the second cuts the power. Of bytes written since, it keeps any prefix; sometimes the
+file is as long as it was, and what is missing, at the end or in the middle, is zeros. Each name that was made, moved
+or removed since the names were synced is, one by one, as it is or as it was.
 """
 
 from __future__ import annotations
@@ -105,8 +106,9 @@ class SimulatedDisk:
             if kept is not None:
                 names[name] = kept
         left = {id(file): self._left_of(file) for file in names.values()}
+        gone = {id(file): _File(bytearray(file.synced), file.synced) for file in self._synced_names.values()}
         self._names = {name: left[id(file)] for name, file in names.items()}
-        self._synced_names = dict(self._names)
+        self._synced_names = {name: (gone | left)[id(file)] for name, file in self._synced_names.items()}
         self.operations_left = None
 
     def _left_of(self, file: _File) -> _File:
@@ -119,7 +121,7 @@ class SimulatedDisk:
             # Pages go to the disk in any order: a later one may be there while an earlier one is not.
             end = self._rng.choice((len(data), self._rng.randint(cut, len(data))))
             kept += bytes(end - cut) + data[end:]
-        return _File(bytearray(kept), kept)
+        return _File(bytearray(kept), synced)
 
     # -- the folder ---------------------------------------------------------------------------
 

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from tests.sim.check import check_seed
 from tests.sim.crashes import KINDS
 
+#: So many seeds let a daemon die at every kind of step.
+SEEDS_FOR_ALL_KINDS = 5_000
+
 
 def run_many(seeds: range, workers: int | None = None, stop: bool = False) -> int:
     """Judge the seeds and print what they did; with ``stop`` only up to the first that is wrong."""
@@ -31,6 +34,10 @@ def run_many(seeds: range, workers: int | None = None, stop: bool = False) -> in
     seconds = time.monotonic() - began
     print(f"{number} seeds, {failed} wrong, in {seconds:.0f} s, {totals['virtual seconds'] / 3600:.1f} virtual hours")
     print("\n".join(table_of(totals)))
+    never = [kind for kind in KINDS if not totals[f"crash {kind}"]]
+    if number >= SEEDS_FOR_ALL_KINDS and never:
+        print(f"required a daemon that dies at every kind of step; got none at {', '.join(never)}", file=sys.stderr)
+        return 1
     return 1 if failed else 0
 
 

@@ -37,12 +37,13 @@ class RecordDisk:
             self._make(changes)
         return pending
 
-    def crash(self) -> None:
-        """Power is lost: a transaction was committed or not, and none without those before it."""
-        kept = self._rng.randint(0, len(self._pending))
-        for changes in self._pending[:kept]:
+    def crash(self) -> list[tuple[RecordChange, ...]]:
+        """Power is lost: a transaction was committed or not, and none without those before it. Which ones were."""
+        kept = self._pending[: self._rng.randint(0, len(self._pending))]
+        for changes in kept:
             self._make(changes)
         self._pending = []
+        return kept
 
     def _make(self, changes: Sequence[RecordChange]) -> None:
         for change in changes:

@@ -46,6 +46,7 @@ from node.core.events import (
 )
 from node.core.links.link_states import LinkState
 from node.core.links.lives import Met
+from node.core.links.messages import Prepare
 from node.core.queries.waiting import Waiting
 from node.core.query_records import RecordKind
 from node.core.records import Put, RecordChange
@@ -125,8 +126,14 @@ class Delivered:
     first_tick: int | None = None
     #: How far all its streams were logged when it was issued.
     fed: int = TICK_MIN
-    #: Its home was killed before it ended, and knows nothing of it.
+    #: Its home has said something of it: to another site, or to who issued it.
+    promised: bool = False
+    #: Its home was killed before that, or lost its disk, and knows nothing of it.
     forgotten: bool = False
+    #: Before it was over a site of it died; the longest that one stayed away; and one lost its disk.
+    hurt: bool = False
+    away_us: int = 0
+    disk_lost: bool = False
     sites: tuple[str, ...] = ()
     schema: pa.Schema | None = None
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -227,6 +234,8 @@ class World:
         #: When a site's storage is through with what it was asked; and by stream, up to which tick it is durable.
         self._log_us: dict[str, int] = {}
         self._durable: dict[str, int] = {}
+        #: When a site's disk is through with the lives of others that it was to remember.
+        self._met_us: dict[str, int] = {}
         #: By stream, what its site found in its log when it was last started.
         self._extents: dict[str, LogExtent | None] = {}
         #: How often each site was started; what was under way in an earlier life comes to nothing.
@@ -304,6 +313,7 @@ class World:
                 f"the log of {data.name} lost ticks: {durable} were durable, {found.frontier} are there"
             )
         self._durable[data.name] = found.frontier
+        self.invariants.logged(data.name, found.frontier)
         self._extents[data.name] = found.extent
         return log
 
@@ -370,7 +380,9 @@ class World:
         self.counts |= {f"crash {kind}": hits for kind, hits in self.crashes.hits.items()}
         self.counts["copy checks"] = self.copies.checks
         self.counts["tuples sent to copies"] = self.copies.tuples_sent
+        self.counts["copy checks after a recovery"] = self.copies.checks_again
         self.counts["invariant checks"] = self.invariants.checks
+        self.counts["checks of both halves after a crash"] = self.invariants.checks_again
         self.counts["checks of what home tells"] = self.durability.checks
         self.counts |= self._sharing.counts
         virtual_us = self.now_us - START_US
@@ -432,14 +444,16 @@ class World:
         self._tell(f"{site} is killed, and its disk is {'lost' if restart.fresh else 'as a crash leaves it'}")
         self._count("crashes with an empty disk" if restart.fresh else "crashes")
         self._count_crash(site)
-        self._records[site].crash()
+        for changes in self._records[site].crash():
+            self.durability.durable(site, changes)
         for query in self._queries:
             if query.spec.sink == site and query.query_id in self._rows:
                 self._find_rows(query, self._rows[query.query_id])
         if restart.fresh:
             self._empty_disk(site)
         self.durability.restarted(site, self._records[site].durable)
-        self._forget_unpromised(site)
+        self._note_hurt(restart)
+        self._forget_unpromised(site, restart.fresh)
         self._lives[site] += 1
         self._down.add(site)
         self.copies.forget(site)
@@ -450,11 +464,31 @@ class World:
                 self._break(pair, "the daemon died")
         self._at(restart.down_us, lambda: self._come_back(site))
 
-    def _forget_unpromised(self, site: str) -> None:
+    def _note_hurt(self, restart: Restart) -> None:
+        """A site dies: what becomes of queries that need it, and of no others, may be because of that."""
+        for query in self._queries:
+            streams = [self.scenario.data(ref.stream).site for ref in query.spec.refs]
+            starts = [way.start for way in query.spec.ways]
+            if not query.over and restart.site in (query.spec.sink, *streams, *starts):
+                query.hurt = True
+                query.away_us = max(query.away_us, restart.down_us)
+                query.disk_lost |= restart.fresh
+
+    def _forget_unpromised(self, site: str, is_disk_lost: bool) -> None:
         known = self._records[site].durable.get(RecordKind.HOME, {})
         for query in self._queries:
-            if query.spec.sink == site and query.life is not None and not query.state.ended:
-                query.forgotten |= query.query_id not in known
+            is_known = query.query_id in known or query.spec.sink != site
+            if is_known or query.life is None or query.over:
+                continue
+            end = self.durability.end_of(site, query.query_id)
+            if end is not None and not is_disk_lost:
+                # It was forgotten after others had ended, before anybody was told.
+                query.state, query.reason = end
+                query.first_tick = self.durability.first_tick(site, query.query_id)
+                continue
+            if query.promised and not is_disk_lost:
+                raise SimulationError(f"{site} had promised {query.query_id}, and knows nothing of it after a crash")
+            query.forgotten = True
 
     def _empty_disk(self, site: str) -> None:
         self._records[site] = self._record_disk(site)
@@ -566,7 +600,7 @@ class World:
             return
         query.gave_up = True
         self.invariants.given_up.add(query.query_id)
-        self.copies.doomed.add(query.query_id)
+        self.copies.doom(query.query_id)
         self._tell(f"{site} gives {query.query_id} up")
         self._count("dropped at another site", is_dropped)
         if is_dropped:
@@ -584,17 +618,18 @@ class World:
         if query.spec.sink in self._down:
             self._at(100_000, lambda: self._drop(query))
         elif not query.over:
-            self.copies.doomed.add(query.query_id)
+            self.copies.doom(query.query_id)
             self._give(query.spec.sink, [DropRequested(query.query_id)])
 
     def _reported(self, site: str, report: ReportQuery) -> None:
         query = self._query(report.query_id)
-        query.state, query.reason = report.state, report.reason
+        query.state, query.reason, query.promised = report.state, report.reason, True
         if report.state is QueryState.RECOVERING:
             self._count("recoveries begun")
-            self.copies.doomed.add(query.query_id)
-        if report.state is QueryState.RUNNING and query.first_tick is not None:
-            self._count("recoveries completed")
+            self.copies.recovers(query.query_id)
+        if report.state is QueryState.RUNNING:
+            self.copies.runs(query.query_id)
+            self._count("recoveries completed", query.first_tick is not None)
         if query.first_tick is None:
             # Who died before it said that the query runs may say at once that it has ended, or know it no more.
             query.first_tick = self.durability.first_tick(site, report.query_id)
@@ -739,6 +774,7 @@ class World:
         self._barriers[site].put(outputs)
         self._finish_turn(site)
         self._sharing.note(self._nodes[site].site, self.mail.sent)
+        self.copies.note_opened(site, self._nodes[site].site)
         if isinstance(inputs[0], FrameArrived):
             self.copies.check(site, self._nodes[site].site, self._engines[site])
             self.invariants.after(site)
@@ -756,6 +792,8 @@ class World:
                 inside = self._frames[site].of(output)
                 for message in inside:
                     self.durability.leaves(site, message)
+                    if isinstance(message, Prepare):
+                        self._query(message.query_id).promised = True
                 return list(dict.fromkeys(f"send {name_of(one)}" for one in inside))
             case NoteIgnored() | BlamePeer() | RememberLife():
                 return ()
@@ -816,10 +854,13 @@ class World:
         except PowerLostError:
             events = []
             self.crashes.step(site, "torn batch")
+        # All are durable before the site dies at any of them: they were written together.
         for event in events:
             if isinstance(event, BatchLogged):
                 self._durable[event.stream] = event.frontier
                 self.invariants.logged(event.stream, event.frontier)
+        for event in events:
+            if isinstance(event, BatchLogged):
                 self.crashes.step(site, "durable batch")
             elif isinstance(event, LogRead):
                 self.crashes.step(site, "log read")
@@ -957,7 +998,10 @@ class World:
             self.crashes.step(site, "durable life of a peer")
             self._give(site, [LifeRemembered(effect.peer, effect.met)])
 
-        self._later_do(site, self._disk_us(), remembered)
+        # One after the other, as a disk writes them.
+        done = max(self.now_us + self._disk_us(), self._met_us.get(site, 0))
+        self._met_us[site] = done
+        self._later_do(site, done - self.now_us, remembered)
 
     def walks(self) -> list[str]:
         """Every walk under way, and what it waits for."""

@@ -41,6 +41,7 @@ class Site:
         self.files.start()
         self.queries = Queries("cam", folder, self.files, durable=True)
         self.queries.recover()
+        self.queries.take_over()
         known = [*self.queries.by_id.values()]
         self.query = known[0] if known else self.queries.new(Planned(PLAN), keep)
         runner = SimpleNamespace(
@@ -101,10 +102,11 @@ class Site:
         stored.wait()
 
     def settle(self) -> None:
-        """All file work that was asked for is done."""
-        done = threading.Event()
-        self.do(lambda: self.files.put(done.set, lambda _: None))
-        done.wait()
+        """All file work that was asked for is done, and what follows from it."""
+        for _ in range(2):
+            done = threading.Event()
+            self.do(lambda done=done: self.files.put(lambda: None, lambda _: done.set()))  # type: ignore[misc]
+            done.wait()
 
     def end(self, state: QueryState, reason: str = "") -> None:
         self.do(lambda: self.queries.report(self.query.query_id, state, reason))
@@ -121,3 +123,9 @@ def rows_of(first: int, count: int) -> pa.RecordBatch:
     columns = [range(first + 1000 * place, first + 1000 * place + count) for place in range(len(SCHEMA))]
     arrays = [pa.array(column, pa.int64()).cast(field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def wait_until(ask: Callable[[], bool]) -> None:
+    """The test's own limit of time is the limit."""
+    while not ask():
+        time.sleep(0.01)

@@ -424,7 +424,7 @@ class Arrangements:
 
 
 def _lost(peer: str) -> str:
-    return f"site {peer} has ended it"
+    return f"site {peer} no longer sends what it needs"
 
 
 def _copy_table(copy: ReducedHolder | MixedHolder) -> TableStatus:

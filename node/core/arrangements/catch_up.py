@@ -77,7 +77,7 @@ class CatchUp:
             if not self._feed(stream, feed, sealed, fed):
                 break
         if not batches and feed.frontier < stream.fed:
-            raise self._gap(name, feed, "it is not there any more")
+            raise self._gap(name, feed, "got nothing: it is not there any more")
         end = feed.table.frontier if isinstance(feed, HeadCursor) else stream.fed
         if feed.frontier < end:
             if self._has_enough(name, feed, full):

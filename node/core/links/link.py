@@ -27,7 +27,7 @@ from node.core.limits import Limits
 from node.core.links.incoming import Incoming, UnfitPartError
 from node.core.links.link_frames import Ack, Frame, Hello, Kind, Packed, Part, Ping, Pong, Refuse
 from node.core.links.link_states import LinkEvent, LinkState, Reaction, step
-from node.core.links.lives import NEVER_MET, Met, Session
+from node.core.links.lives import NEVER_MET, Met, Session, knows_life
 from node.core.links.outgoing import Outgoing
 
 #: Raised whenever two builds would not understand each other.
@@ -50,9 +50,9 @@ class Identity:
     site: str
     life: int
     about: bytes
-    #: The life in which the site's folder was begun, and the last before this one in it; 0: there is none.
+    #: The life in which the site's folder was begun, 0: there is none; and those before this one in it, the latest.
     folder: int = 0
-    last_life: int = 0
+    lives: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class Link:
             self._in.expects,
             me.about,
             me.folder,
-            me.last_life,
+            me.lives,
         )
         return LinkNews([hello], [])
 
@@ -355,10 +355,16 @@ class Link:
         self._require_whole_folder(hello)
 
     def _require_whole_folder(self, hello: Hello) -> None:
-        """Raises PeerRefusedError if the peer goes on with a folder that is older than what we have seen of it."""
-        if hello.folder and hello.folder == self.met.folder and hello.last_life < self.met.life < hello.life:
+        """Raises PeerRefusedError if the peer goes on with a folder that is older than what we have seen of it.
+
+        However often that was started since: the life that we have met is none of its lives.
+        """
+        if not hello.folder or hello.folder != self.met.folder or hello.life <= self.met.life:
+            return
+        if not knows_life(hello.lives, self.met.life):
             met = f"site {self._me.site} has met life {self.met.life} of site {hello.site}"
-            got = f"got life {hello.life} that goes on from life {hello.last_life}: an old copy of the folder"
+            before = max((life for life in hello.lives if life < self.met.life), default=0)
+            got = f"got life {hello.life} that goes on from life {before}: an old copy of the folder"
             raise PeerRefusedError(f"{met}, and requires its folder; {got} (narrows restore begins anew with a backup)")
 
     def _on_hello(self, hello: Hello, news: LinkNews) -> None:

@@ -50,9 +50,9 @@ class Hello:
     expects: int
     #: What the site says about itself; the link does not look inside.
     about: bytes
-    #: The life in which the site's folder was begun, and the last before this one in it; 0: there is none.
+    #: The life in which the site's folder was begun, 0: there is none; and those before this one in it, the latest.
     folder: int = 0
-    last_life: int = 0
+    lives: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

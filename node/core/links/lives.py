@@ -6,12 +6,13 @@ them is not reset: messages are numbered within it, and all of them arrive, once
 
     session    (life of the site whose name sorts first, life of the other, resets)
 
-A site's folder is known by the life in which it was begun, also a copy of it. A life that goes on from an earlier one
-than that in which a peer met the same folder is that of an old copy: what the site has told since is not in it.
+A site's folder is known by the life in which it was begun, also a copy of it, and says which lives it had. If that in
+which a peer met the same folder is none of them it is an old copy, for good: what the site has told since is not in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -31,6 +32,15 @@ class Met(NamedTuple):
 
 
 NEVER_MET = Met()
+
+#: A site tells so many of its folder's lives: five bytes each, once a connection.
+LIVES_TOLD_MAX = 1_000
+
+
+def knows_life(lives: Sequence[int], life: int) -> bool:
+    """Whether a folder that tells these lives, ascending, had this one. It may have had many before them."""
+    is_cut = len(lives) >= LIVES_TOLD_MAX
+    return life in lives or (is_cut and life < lives[0])
 
 
 def next_life(last: int | None, clock_s: int) -> int:

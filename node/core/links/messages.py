@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from node.core.errors import PeerProtocolError
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
 from planner.model.beginning import DEFAULT_BEGINNING, Beginning
@@ -51,6 +53,13 @@ class Profiles:
 
 #: Of heads or aliases: a tick for each.
 Ticks = tuple[tuple[str, int], ...]
+
+
+def require_ticks(who: str, what: str, ticks: Ticks, names: Collection[str]) -> None:
+    """Raises PeerProtocolError unless there is a tick for each name."""
+    missing = [name for name in names if name not in dict(ticks)]
+    if missing:
+        raise PeerProtocolError(f"{who} requires {what} of {', '.join(names)}; got none of {', '.join(missing)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,19 @@ class Start:
     #: None: the query has never run, and everything of it begins with ``tick``.
     resumed: Resumed | None = None
 
+    def check(self, aliases: Collection[str], is_resumed: bool) -> None:
+        """Raises PeerProtocolError unless it is the start of a query of these streams that ran before, or did not."""
+        who = f"the start of query {self.query_id}"
+        if is_resumed != (self.resumed is not None):
+            required, got = ("what is done", "nothing") if is_resumed else ("nothing that is done", "some")
+            raise PeerProtocolError(f"{who} requires {required}, as it was prepared; got {got}")
+        if self.resumed is not None:
+            require_ticks(who, "what is done", self.resumed.done, aliases)
+            require_ticks(who, "begins", self.resumed.begins, aliases)
+            odd = [head for head, _ in self.resumed.islands if head not in aliases]
+            if odd:
+                raise PeerProtocolError(f"{who} requires islands of {', '.join(aliases)}; got {', '.join(odd)}")
+
     def begin_of(self, alias: str) -> int:
         """The query has tuples of a stream from this tick on, as far as walks from now on can see them."""
         return self.tick if self.resumed is None else dict(self.resumed.begins)[alias]
@@ -174,7 +196,7 @@ class Lost:
 class Returned:
     """A site, back from the dead or meeting a home that is, still keeps what this query of yours may need.
 
-    Home lets it go, or begins another generation.
+    Home has it dropped if the query is over. If not, it hears of the loss from its own link, or from another site.
     """
 
     query_id: str

@@ -31,9 +31,14 @@ class Outbox:
         self._effects.append(effect)
 
     def send(self, peer: str, message: Message, cause: Cause | None = None) -> None:
-        """Send a message, which may be to this very site. What it is for is seen from it, unless it is about a copy."""
+        """Send a message, which may be to this very site. What it is for is seen from it, unless it is about a copy.
+
+        A site may have left the configuration since a record named it: then there is nobody to hear it.
+        """
         if peer == self.site:
             self._here.append(message)
+        elif self.unlinked((peer,)):
+            self.do(NoteIgnored(IgnoreReason.UNKNOWN_SITE, f"{subject_of(message)} for site {peer}"))
         else:
             self._effects.append(Send(peer, message, cause or cause_of(message)))
 

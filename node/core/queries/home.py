@@ -14,7 +14,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from node.core.effects import QueryState
-from node.core.links.messages import FIRST_GENERATION, Prepare, Prepared, Resumed, Resumption, Start, Ticks
+from node.core.links.messages import (
+    FIRST_GENERATION,
+    Prepare,
+    Prepared,
+    Resumed,
+    Resumption,
+    Start,
+    Ticks,
+    require_ticks,
+)
 from node.core.queries.delta import delta_us
 from node.core.queries.news import HeldNews
 from node.core.queries.sink import Sink
@@ -85,6 +94,11 @@ class HomeQuery:
         heads = tuple(HeadProgress(head, begun, done[head], goal) for head, (begun, goal) in self._again.items())
         return heads if any(head.done < head.goal for head in heads) else ()
 
+    @property
+    def reason_if_whole(self) -> str:
+        """What is to be said of it while nothing is wrong."""
+        return _NOTHING_TO_JOIN if self.first_tick == TICK_END else ""
+
     def record(self) -> HomeRecord:
         """What home must know of it after a crash."""
         return HomeRecord(self.query_id, self._question(), self.state, self.reason, self.first_tick, self.limited_by)
@@ -120,9 +134,16 @@ class HomeQuery:
             self.state, self.reason, self.loss = QueryState.RECOVERING, reason, reason
 
     def prepared(self, site: str, answer: Prepared) -> Start | None:
-        """A site is ready; the message for all of them once it was the last."""
+        """A site is ready; the message for all of them once it was the last.
+
+        Raises PeerProtocolError if it does not say of a query that ran where its streams are.
+        """
         if site not in self.plan.sites or site in self._answers:
             return None
+        if self.sink is not None:
+            own = [ref.alias for ref in self.plan.query.streams if ref.stream.site == site]
+            require_ticks(f"a site that is ready for query {self.query_id}", "begins", answer.begins, own)
+            require_ticks(f"a site that is ready for query {self.query_id}", "frontiers", answer.frontiers, own)
         self._answers[site] = answer
         if self.waiting_for:
             return None
@@ -135,7 +156,7 @@ class HomeQuery:
             resumed = Resumed(self.sink.frontiers, self._of_own("begins"), self.sink.islands)
             goals = dict(self._of_own("frontiers"))
             self._again = {head: (done, goals[head]) for head, done in self.sink.frontiers}
-        self.state, self.reason = QueryState.RUNNING, _NOTHING_TO_JOIN if self.first_tick == TICK_END else ""
+        self.state, self.reason = QueryState.RUNNING, self.reason_if_whole
         assert self.first_tick is not None
         origins = [one.origin_ms for one in self._answers.values() if one.origin_ms is not None]
         rtt_us = {(asked, peer): rtt for asked, one in self._answers.items() for peer, rtt in one.rtt_us}

@@ -164,6 +164,15 @@ class Issuer:
             self._outbox.send(peer, Drop(message.query_id))
 
     def _begin_again(self, home: HomeQuery, reason: str, is_alone: bool = False) -> None:
+        if home.sink is not None and home.sink.complete:
+            # It needs nobody any more, who may not even return.
+            self._complete(home)
+            return
+        if unlinked := self._outbox.unlinked(home.plan.sites):
+            required = f"site {self._outbox.site} requires links with all sites of a query"
+            got = f"got none with {', '.join(unlinked)}: the configuration has changed"
+            self.end(home.query_id, QueryState.FAILED, f"{required}; {got}")
+            return
         if home.plan.policy.name is PolicyName.DELTA:
             # Its probes go by the clock, which did not wait.
             self.end(home.query_id, QueryState.FAILED, f"{reason} (a query by policy delta does not outlive that)")
@@ -234,6 +243,9 @@ class Issuer:
             home = self.homes.get(query_id)
             if home is None or home.sink is None or home.state.ended:
                 continue
+            if home.is_ready and home.sink.complete:
+                self._complete(home)
+                continue
             if home.is_ready:
                 # The generation that is being prepared is told by its start.
                 self._done_news[query_id] = None
@@ -246,9 +258,13 @@ class Issuer:
         if [site for site in told if site != here] or home.unkept.due(self._limits, self._outbox.now_us):
             # Others forget for good by what they are told; here nothing is by what is not kept.
             self._keep_done(home, sink)
+            # Here logs are cut by what is kept, so that is news here too.
+            told = [here, *told]
+        elif home.untold[here].count:
+            told = [here, *told]
         if sink.complete:
             self._keep_end(home, QueryState.COMPLETED, home.reason)
-        for site in dict.fromkeys([here, *told]):
+        for site in dict.fromkeys(told):
             home.told(site)
             self._outbox.send(site, Done(home.query_id, sink.frontiers))
         if sink.complete:
@@ -287,6 +303,10 @@ class Issuer:
         for site in home.plan.sites:
             self._outbox.send(site, Drop(query_id))
         self._report_end(home)
+
+    def _complete(self, home: HomeQuery) -> None:
+        """All rows are stored, while a generation that nobody needs is being prepared."""
+        self.end(home.query_id, QueryState.COMPLETED, home.reason_if_whole)
 
     def _keep_end(self, home: HomeQuery, state: QueryState, reason: str) -> None:
         """Before sites remove their pins, without which the query could not begin again."""

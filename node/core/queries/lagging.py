@@ -38,14 +38,22 @@ class Lagging:
         return any(self._stops_others(run, alias, streams) for alias in run.local_aliases)
 
     def _stops_others(self, run: QueryRun, alias: str, streams: Mapping[str, StreamState]) -> bool:
-        """Whether it has as much of a stream under way as is allowed, and somebody else who follows it has not."""
-        if not run.backlogs[alias].full(self._limits):
+        """Whether it has as much of a stream under way as is allowed, and somebody else who waits for more has not.
+
+        Others wait for it if they are fed by what feeds it: by the source, while that has more, or by a table that is
+        being filled. What it reads from the log alone nobody waits for.
+        """
+        stream = streams[run.plan.query.ref(alias).stream.name]
+        filled = run.filled_table(alias)
+        is_read = not run.is_behind(alias) and stream.has_more
+        if not run.backlogs[alias].full(self._limits) or (filled is None and not is_read):
             return False
-        others = streams[run.plan.query.ref(alias).stream.name].followers
         return any(
             other.started and not other.backlogs[name].full(self._limits)
-            for name, other in others
+            for name, other in stream.followers
             if other.query_id != run.query_id
+            and other.filled_table(name) is filled
+            and (filled is not None or not other.is_behind(name))
         )
 
     def patience_us(self, run: QueryRun) -> int:

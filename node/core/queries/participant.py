@@ -45,6 +45,7 @@ from node.core.links.messages import (
     Start,
     StepMessage,
     TupleAnswer,
+    require_ticks,
 )
 from node.core.links.outbox import Outbox
 from node.core.queries.ended_queries import EndedQueries
@@ -146,7 +147,9 @@ class Participant:
             plan = self._plan_of(peer, message)
             begins = {} if message.resumed is None else self._kept_begins(message.query_id, plan, message.resumed)
         except NarrowsError as error:
-            self._unpin(message.query_id)
+            pin = self._pins.get(message.query_id)
+            if pin is not None and pin.home == peer:
+                self._unpin(message.query_id)
             self._outbox.send(peer, Refused(message.query_id, str(error)))
             return
         self._pin(message.query_id, plan, begins)
@@ -228,6 +231,7 @@ class Participant:
 
         Raises NarrowsError if it has not.
         """
+        require_ticks(f"query {query_id}", "what is done", resumed.done, plan.query.aliases)
         found, done = {}, dict(resumed.done)
         if resumed.stored_to > resumed.first_tick:
             self._check_restored(query_id, plan, resumed.stored_to)
@@ -316,10 +320,11 @@ class Participant:
 
     def _check_id(self, peer: str, query_id: str) -> None:
         """Raises NarrowsError if the id is that of another site's query."""
-        run = self.runs.get(query_id)
+        run, pin = self.runs.get(query_id), self._pins.get(query_id)
         if home_of(query_id) not in ("", peer):
             raise NarrowsError(f"site {self._site} requires ids of queries of {peer} to name it; got {query_id}")
-        home = run.plan.sink if run is not None else self._site if query_id in self._issuer.homes else peer
+        home = run.plan.sink if run is not None else pin.home if pin is not None else peer
+        home = self._site if query_id in self._issuer.homes else home
         if home != peer:
             raise NarrowsError(f"site {self._site} requires new query ids; got {query_id}, which is a query of {home}")
 
@@ -357,6 +362,7 @@ class Participant:
         if message.generation != run.generation:
             self._outbox.ignore(IgnoreReason.OTHER_GENERATION, message)
             return []
+        message.check(run.plan.query.aliases, run.is_resumed)
         self._starts[run.query_id] = message
         return self._start_fenced(run)
 
@@ -401,8 +407,11 @@ class Participant:
                 # Home knows, and asks us next.
                 self._void(run)
         self._fences[peer, message.query_id] = message.generation
-        while len(self._fences) > self._limits.fences_max:
-            del self._fences[next(iter(self._fences))]
+        if len(self._fences) > self._limits.fences_max:
+            # Without its fences a query that goes on would wait for ever: those go of which nothing is here.
+            unknown = [place for place in self._fences if place[1] not in self.runs and place[1] not in self._pins]
+            for place in unknown[: len(self._fences) - self._limits.fences_max]:
+                del self._fences[place]
         run = self.runs.get(message.query_id)
         return [] if run is None else self._start_fenced(run)
 
@@ -420,10 +429,9 @@ class Participant:
             if run.started or self._outbox.now_us - run.prepared_us < prepared_us:
                 continue
             reason = f"{self._site} requires a start within {prepared_us / 1e6:g} s of being ready; got none"
-            if run.resumed is None:
-                self.fail(run.query_id, reason)
-            elif not run.resumed.is_alone:
-                # Home begins a generation that holds nothing while it waits; it may not have reached us.
+            if run.resumed is None or not run.resumed.is_alone:
+                # Home may know for good that it began, and have died before its start left: it goes on when it is back,
+                # by the pins. Or it begins a generation that holds nothing while it waits, and has not reached us.
                 self._lose(run.query_id, reason)
 
     # -- a query goes on ----------------------------------------------------------------------
@@ -651,13 +659,18 @@ class Participant:
         run = self.runs.get(query_id)
         if run is not None:
             self._void(run)
-        # Whoever still opens a copy for what is over says for which generation that is.
-        opening = {(holder, user[0]) for (user, _), holder in self._unopened.items()}
-        self._fences = {
-            place: generation for place, generation in self._fences.items() if place[1] != query_id or place in opening
-        }
         self._lagging.forget(query_id)
         self._unpin(query_id)
+        self._forget_fences(query_id)
+
+    def _forget_fences(self, query_id: str) -> None:
+        """Nothing of a query is here but copies that may be opened for what is over: who opens one says for which."""
+        opening = {holder for (user, _), holder in self._unopened.items() if user[0] == query_id}
+        self._fences = {
+            place: generation
+            for place, generation in self._fences.items()
+            if place[1] != query_id or place[0] in opening
+        }
 
     def _void(self, run: QueryRun) -> None:
         """Nothing of a generation is left here; what its query needs to go on is pinned."""
@@ -705,6 +718,8 @@ class Participant:
             is_expected = self._unopened.get((user, generation)) == peer
             if is_expected:
                 del self._unopened[user, generation]
+                if run is None and message.query_id not in self._pins:
+                    self._forget_fences(message.query_id)
         if not is_expected:
             got = f"copy {message.copy} for need {message.need} of query {message.query_id}"
             raise PeerProtocolError(f"site {self._site} requires one copy for each need of a query; got {got}")

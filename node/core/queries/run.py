@@ -117,8 +117,12 @@ class QueryRun:
 
     def is_behind(self, alias: str) -> bool:
         """Whether the walks of a head begin with batches from the log, its own or those that fill its table."""
+        return alias in self._cursors or self.filled_table(alias) is not None
+
+    def filled_table(self, alias: str) -> RowTable | None:
+        """The table of a head's stream, while it is being filled from the log."""
         table = self._leases.table_of(alias)
-        return alias in self._cursors or (table is not None and self._arrangements.readers.is_behind(table))
+        return table if table is not None and self._arrangements.readers.is_behind(table) else None
 
     @property
     def done(self) -> dict[str, int]:

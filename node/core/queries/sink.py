@@ -37,7 +37,8 @@ class HeadLedger:
     def found(self, span: Span) -> None:
         """The store has this walk from an earlier life."""
         if span.end > self.done:
-            invariant(span.first >= self.done, f"head {self._head}: {span} is stored, and done is {self.done}")
+            required = f"head {self._head} requires stored walks before tick {self.done}, or from there on"
+            invariant(span.first >= self.done, f"{required}; got {span}")
             self._taken[span.first] = span.end
             self.stored(span)
 

@@ -73,6 +73,10 @@ class Follower(Protocol):
         """Whether it reads what it begins with from the log."""
         ...
 
+    def filled_table(self, alias: str) -> object | None:
+        """The table of the stream that it has, while that is being filled from the log."""
+        ...
+
 
 class StreamState:
     """A stream of this site, as it runs."""
@@ -314,9 +318,14 @@ class StreamState:
         ]
         return tuple(dict.fromkeys(full))
 
+    @property
+    def has_more(self) -> bool:
+        """Whether its source can still bring something."""
+        return not (self.ended or self.failed or self.frontier == TICK_END)
+
     def wants_more(self, limits: Limits, logs_full: bool = False) -> bool:
         """Whether the source should be read now; ``logs_full``: the logs of the site hold as much as they may."""
-        if logs_full or self.reading or self.ended or self.failed or self.frontier == TICK_END:
+        if logs_full or self.reading or not self.has_more:
             return False
         if len(self._sealed) >= limits.ahead_batches_max:
             return False

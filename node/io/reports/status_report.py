@@ -127,6 +127,7 @@ class StatusReport:
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             rss_bytes=peak,
             uptime_seconds=now_s - self._began_s,
+            disk_trouble=self._runner.disk_trouble,
             ignored=dict(self._runner.ignored),
             engine=pb.EngineStatus(**asdict(self._engine_report())),
             log_bytes=site.arrangements.logged_bytes,

@@ -14,14 +14,15 @@ from collections.abc import AsyncIterator, Sequence
 import grpc
 import pyarrow as pa
 
-from node.io.results.following import Find, reader_of
+from node.io.results.following import Find, reader_of, refuse_note
 from node.io.results.issued_queries import Queries
 from node.io.results.issued_query import IssuedQuery
-from node.io.results.readers import DEFAULT_READER, Reader
+from node.io.results.readers import DEFAULT_READER, Reader, reader_name
 from node.io.results.row_files import CHUNK_BYTES_MAX, RowsForgottenError
 from node.io.results.spool import Piece, read_pieces
 from node.rpc import control_pb2 as pb
 from node.storage.errors import StorageError
+from planner.model.errors import QueryError
 
 #: Nobody is kept waiting longer, so that a call never outlives the patience of who made it.
 _WAIT_MS_MAX = 5_000
@@ -83,7 +84,10 @@ class Delivery:
     async def take(self, request: pb.TakeRequest, context: Context) -> pb.Empty:
         """Rows before a number are safe elsewhere."""
         query = await self._find(request.query_id, request.run, context)
-        reader = await self._reader(query, request.reader, context)
+        try:
+            reader = await self._reader(query, reader_name(request.reader), context)
+        except QueryError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         if reader.attached and reader.client != request.client and not query.spool.keep:
             text = f"query {query.query_id} requires one client at a time that takes its rows; it is being followed"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
@@ -94,9 +98,8 @@ class Delivery:
             reader.seen = max(reader.seen, min(request.seen, query.spool.rows))
         try:
             await query.take(reader, request.before)
-        except (OSError, StorageError) as error:
-            text = f"query {query.query_id} cannot note what is taken: {error}"
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        except StorageError as error:
+            await refuse_note(error, f"query {query.query_id} cannot note what is taken", context)
         self._queries.retry()
         return pb.Empty()
 
@@ -108,10 +111,12 @@ class Delivery:
         if reader.attached and "file" not in reader.note:
             text = f"reader {reader.name} of query {query.query_id} is connected: end it first"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-        if len(query.readers) == 1:
-            text = f"query {query.query_id} requires at least one reader; narrows drop {query.query_id} ends it"
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
-        await query.forget_reader(reader.name)
+        try:
+            await query.forget_reader(reader.name)
+        except QueryError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except StorageError as error:
+            await refuse_note(error, f"query {query.query_id} cannot note that {reader.name} is forgotten", context)
         self._queries.retry()
         return pb.Empty()
 

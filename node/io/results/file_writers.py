@@ -56,14 +56,28 @@ class FileWriters:
                 raise QueryError(f"--to requires a name ending in {', '.join(FILE_FORMATS)}; got {to!r}")
             if not path.is_absolute() or not path.parent.is_dir():
                 raise QueryError(f"--to requires a file in a folder of the query's home; got {to!r}")
-            if path.exists() or path.is_symlink():
-                raise QueryError(f"--to requires a file that is not there yet; got {to!r}")
+            for each in _written_for(path, form):
+                if each.exists() or each.is_symlink():
+                    raise QueryError(f"--to requires a file that is not there yet; got {str(each)!r}")
+            if owner := self._writer_of(path, form):
+                raise QueryError(f"--to requires a file that no other query writes; {owner} writes {to!r}")
             if not os.access(path.parent, os.W_OK | os.X_OK):
                 raise QueryError(f"--to requires a folder that the site may write to; got {to!r}")
         except QueryError:
             del self._queries.by_id[query.query_id]
             raise
         query.readers[FILE_READER].note = {"file": to, "form": form, "length": 0, "whole": False}
+
+    def _writer_of(self, path: Path, form: str) -> str:
+        """The query that writes to this file, or to the one that is to become it; nothing if none does."""
+        wanted = {each.resolve() for each in _written_for(path, form)}
+        for query in self._queries.by_id.values():
+            note = query.readers[FILE_READER].note if FILE_READER in query.readers else {}
+            if "file" in note and not note["whole"]:
+                written = _written_for(Path(note["file"]), note["form"])
+                if any(each.resolve() in wanted for each in written):
+                    return query.query_id
+        return ""
 
     def start(self, query: IssuedQuery) -> None:
         """Write, or write on, the file of a query, if it has one that is not whole."""
@@ -107,7 +121,7 @@ class _FileWriter:
         self._queries = queries
         self._path = Path(reader.note["file"])
         self._grows = reader.note["form"] in GROWING_FORMATS
-        self._part = self._path if self._grows else self._path.with_name(self._path.name + ".part")
+        self._part = _written_for(self._path, reader.note["form"])[-1]
         self._row = reader.place
 
     async def write(self) -> None:
@@ -181,9 +195,7 @@ class _FileWriter:
             await _undisturbed(partial(self._finish, file, output))
         note = {**self._reader.note, "whole": True}
         # Only then are rows forgotten: who begins the file anew needs them all.
-        await self._query.noted({**self._reader.facts(), **note, "place": place})
-        self._reader.place, self._reader.note = place, note
-        self._query.forget_taken()
+        await self._query.take(self._reader, place, note)
 
     def _finish(self, file: BinaryIO, output: RowOutput) -> None:
         output.finish()
@@ -221,6 +233,11 @@ class _FileWriter:
     def _abandon(self, output: RowOutput) -> None:
         output.abandon()
         self._part.unlink(missing_ok=True)
+
+
+def _written_for(path: Path, form: str) -> tuple[Path, ...]:
+    """The file, and the one that is written until it is whole, if that is another."""
+    return (path,) if form in GROWING_FORMATS else (path, path.with_name(path.name + ".part"))
 
 
 async def _undisturbed(work: Callable[[], T]) -> T:

@@ -15,7 +15,7 @@ from node.io.results.issued_query import IssuedQuery
 from node.io.results.readers import Reader
 from node.io.results.row_files import CHUNK_BYTES_MAX, RowsForgottenError
 from node.rpc import control_pb2 as pb
-from node.storage.errors import StorageError
+from node.storage.errors import NoRoomError, StorageError
 from planner.model.errors import QueryError
 
 _INFO_EVERY_S = 0.25
@@ -30,9 +30,15 @@ async def reader_of(query: IssuedQuery, name: str, context: Context) -> Reader:
         return await query.reader(name)
     except QueryError as error:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-    except (OSError, StorageError) as error:
-        text = f"query {query.query_id} cannot keep rows for another reader: {error}"
-        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+    except StorageError as error:
+        await refuse_note(error, f"query {query.query_id} cannot keep rows for another reader", context)
+    raise AssertionError("abort does not return")
+
+
+async def refuse_note(error: StorageError, text: str, context: Context) -> NoReturn:
+    """Something cannot be noted: on a full disk it may be later, on one that failed only after a restart."""
+    full = isinstance(error, NoRoomError)
+    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED if full else grpc.StatusCode.INTERNAL, f"{text}: {error}")
     raise AssertionError("abort does not return")
 
 

@@ -8,10 +8,8 @@ a site that has ``limits.untaken_queries_max`` of such queries takes on no more.
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from node.core.effects import QueryState, StoreRows
@@ -27,9 +25,10 @@ from node.io.results.readers import DEFAULT_READER, Reader
 from node.io.results.scratch import Scratch
 from node.io.results.spool import Spool
 from node.io.threads.file_thread import FileWork
+from node.storage.damage import ASIDE
 from node.storage.disk import Disk
-from node.storage.errors import StorageError
-from node.storage.folder import Folder
+from node.storage.errors import NO_ROOM, StorageError, VersionError
+from node.storage.folder import Folder, sync_folder
 from planner.model.errors import QueryError
 
 log = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 #: Rows that wait for readers, of all queries of a site.
 QUOTA_BYTES = 4 << 30
 _LIMITS = Limits()
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_WAYS_ON = "restore a backup, or narrows node --accept-data-loss puts the query aside"
 _Deliver = Callable[[Sequence[RowsStored | StoreFailed]], None]
 
 
@@ -54,7 +53,9 @@ class Queries:
         *,
         durable: bool = False,
         quota_bytes: int = QUOTA_BYTES,
+        accept_loss: bool = False,
     ) -> None:
+        """``accept_loss``: a query of which it is not known what it is does not keep the site from starting."""
         self._site = site
         self._life = life
         self._folder = folder
@@ -62,6 +63,7 @@ class Queries:
         self._limits = limits
         self._durable = durable
         self._quota_bytes = quota_bytes
+        self._accept_loss = accept_loss
         self._count = 0
         self._now_us: Callable[[], int] = lambda: 0
         self._deliver: _Deliver = lambda _: None
@@ -74,38 +76,61 @@ class Queries:
     # -- an earlier life ----------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Take over the queries that an earlier life left. Those that had not ended are as if they were prepared.
+        """Read what queries an earlier life left. Those that had not ended are as if they were prepared.
 
-        Raises StorageError if what is said about one is damaged; of damaged rows only their query is the worse for it.
+        It may be done in any thread; ``take_over`` follows it on the loop's. Raises StorageError if what is said about
+        one is damaged; of damaged rows only their query is the worse for it.
         """
         if not self._durable or not self._folder.is_dir():
             return
         for folder in sorted(self._folder.iterdir()):
-            if folder.is_dir() and any((folder / (JOURNAL_NAME + end)).exists() for end in ("", ".new")):
+            if folder.suffix == ASIDE or not folder.is_dir():
+                continue
+            if any((folder / (JOURNAL_NAME + end)).exists() for end in ("", ".new")):
                 try:
                     self._recover(folder.name)
+                except VersionError:
+                    raise
                 except OSError as error:
                     got = error.strerror or error
                     raise StorageError(f"{folder} required rows that can be read; got {got}") from error
+                except StorageError as error:
+                    self._put_aside(folder, error)
+
+    def _put_aside(self, folder: Path, error: StorageError) -> None:
+        if not self._accept_loss:
+            raise StorageError(f"{error} ({_WAYS_ON})") from error
+        aside = folder.with_name(folder.name + ASIDE)
+        folder.rename(aside)
+        sync_folder(self._folder)
+        log.error("query %s: data loss was accepted: %s; what there is of it is in %s", folder.name, error, aside)
+
+    def take_over(self) -> None:
+        """Go on with what was recovered."""
+        for query in self.by_id.values():
+            query.forget_taken()
+            if query.ending:
+                query.spool.finish()
 
     def _recover(self, query_id: str) -> None:
         journal = Journal(lambda: Folder(self._folder / query_id))
         noted = journal.recover()
         if not noted or any("dropped" in facts for facts in noted):
             # Nobody was told of it; or it was being removed.
-            for path in (self._folder / query_id).iterdir():
-                path.unlink()
-            (self._folder / query_id).rmdir()
+            self._remove_folder(query_id, journal)
             return
         query = self._read(query_id, journal, noted)
         state: Facts = next(facts for facts in reversed(noted) if "state" in facts)
-        found = query.spool.recover(state["rows"])
+        # What a reader has taken was confirmed before, whatever is said of the whole.
+        found = query.spool.recover(max([state["rows"], *(reader.place for reader in query.readers.values())]))
         query.state, query.reason = QueryState(state["state"]), state["reason"]
         if found.damage:
             log.error("rows of query %s are lost: %s", query_id, found.damage)
+            if query.state.ended:
+                before = [query.reason] if query.state is not QueryState.COMPLETED and query.reason else []
+                query.state, query.reason = QueryState.FAILED, "; ".join([*before, found.damage])
         for reader in query.readers.values():
             reader.place = min(max(reader.place, query.spool.oldest_row), query.spool.rows)
-        query.forget_taken()
         self.by_id[query_id] = query
         log.info(
             "query %s has %d rows of an earlier life, %d not taken by all its readers; %d bytes were not confirmed",
@@ -116,7 +141,6 @@ class Queries:
         )
         if query.state.ended:
             query.ending = True
-            query.spool.finish()
             self._ended[query_id] = query
 
     def _read(self, query_id: str, journal: Journal, noted: Sequence[Facts]) -> IssuedQuery:
@@ -176,12 +200,12 @@ class Queries:
         return query
 
     async def begin(self, query: IssuedQuery) -> None:
-        """That there is this query is durable from now on. Raises QueryError, and forgets it, if it cannot be."""
+        """That there is this query is durable from now on. Raises StorageError, and forgets it, if it cannot be."""
         try:
             await query.noted(query.first_facts())
-        except (OSError, StorageError) as error:
+        except StorageError as error:
             del self.by_id[query.query_id]
-            raise QueryError(f"site {self._site} cannot keep the query: {_text(error)}") from None
+            raise type(error)(f"site {self._site} cannot keep the query: {error}") from None
 
     def _made(self, query_id: str, about: About, journal: Journal, *, keep: bool) -> IssuedQuery:
         spool = Spool(lambda: self._disk(query_id), about.arrow_schema, self._work, keep)
@@ -207,9 +231,11 @@ class Queries:
 
     def retry(self) -> None:
         """What could not be stored is tried again: readers may have taken rows, and a disk may have room."""
-        for query in self.by_id.values():
+        for query in [*self.by_id.values()]:
             if query.held:
                 self._store(query)
+            if query.unnoted_end is not None:
+                self._note_end(query, *query.unnoted_end)
 
     def _store(self, query: IssuedQuery) -> None:
         query.trouble = self._over_quota(query)
@@ -218,7 +244,7 @@ class Queries:
         walks, query.held = query.held, []
 
         def stored(error: Exception | None) -> None:
-            full = isinstance(error, OSError) and error.errno in _FULL
+            full = _is_full(error)
             # A run that nobody continues has nobody who makes room either.
             if error is not None and full and self._durable and not query.ending:
                 query.held = [*walks, *query.held]
@@ -263,14 +289,23 @@ class Queries:
             return
         query.ending = True
         query.held.clear()
-        facts = {"state": state.value, "reason": reason, "rows": 0}
+        self._note_end(query, state, reason)
+
+    def _note_end(self, query: IssuedQuery, state: QueryState, reason: str) -> None:
+        query.unnoted_end = None
 
         def noted(error: Exception | None) -> None:
             if error is not None:
-                log.warning("that query %s has ended cannot be noted: %s", query_id, _text(error))
-            self._end(query, state, reason)
+                log.warning("that query %s has ended cannot be noted: %s", query.query_id, _text(error))
+            # A start would not know of it, so nobody is told before there is room; who drops it makes some.
+            if _is_full(error) and self._durable and state is not QueryState.DROPPED:
+                query.unnoted_end = state, reason
+                query.trouble = f"there is no room at {self._site} to note that it {state.value}: {_text(error)}"
+                query.wake()
+            else:
+                self._end(query, state, reason)
 
-        query.note(facts, noted)
+        query.note({"state": state.value, "reason": reason, "rows": 0}, noted)
 
     def _end(self, query: IssuedQuery, state: QueryState, reason: str) -> None:
         query.state, query.reason, query.trouble = state, reason, ""
@@ -290,15 +325,25 @@ class Queries:
         self._ended.pop(query_id, None)
         if query is None:
             return
-        query.note({"dropped": True}, lambda _: None)
-        query.spool.remove()
-        self._work.put(lambda: self._remove_folder(query), lambda _: None)
+
+        def noted(_: Exception | None) -> None:
+            query.spool.remove()
+            self._work.put(lambda: self._remove_folder(query_id, query.journal), lambda _: None)
+
+        # Only when that is durable: a start must not take what is left of it for a query.
+        query.note({"dropped": True}, noted)
         query.wake()
 
-    def _remove_folder(self, query: IssuedQuery) -> None:
-        query.journal.close()
-        with suppress(OSError):
-            (self._folder / query.query_id).rmdir()
+    def _remove_folder(self, query_id: str, journal: Journal) -> None:
+        """Rows are gone for good before the journal is, which says that they are to be removed."""
+        journal.close()
+        folder, sync = self._folder / query_id, sync_folder if self._durable else lambda _: None
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == JOURNAL_NAME):
+            if path.name == JOURNAL_NAME:
+                sync(folder)
+            path.unlink()
+        folder.rmdir()
+        sync(self._folder)
 
     def leave(self) -> None:
         """The daemon is being stopped."""
@@ -313,5 +358,9 @@ class Queries:
             self._work.put(query.journal.close, lambda _: None)
 
 
-def _text(error: Exception) -> str:
+def _is_full(error: Exception | None) -> bool:
+    return isinstance(error, OSError) and error.errno in NO_ROOM
+
+
+def _text(error: Exception | None) -> str:
     return getattr(error, "strerror", None) or str(error)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from node.core.effects import QueryState, StoreRows
 from node.io.planning.outcome import Planned
 from node.io.reports.latency import LatencyHistogram
 from node.io.results.about import About
-from node.io.results.journal import Facts, Journal
+from node.io.results.journal import JOURNAL_NAME, Facts, Journal
 from node.io.results.readers import Reader, reader_name
 from node.io.results.spool import Spool
 from node.io.threads.file_thread import FileWork
-from node.storage.errors import StorageError
+from node.storage.errors import NoRoomError, disk_error
+from planner.model.errors import QueryError
 from planner.search.alternatives import Compared
 
 
@@ -45,6 +46,10 @@ class IssuedQuery:
     #: Walks that are not stored yet, because too many rows wait for readers or the disk is full; and why.
     held: list[StoreRows] = field(default_factory=list)
     trouble: str = ""
+    #: How it has ended, while the disk has no room to note that.
+    unnoted_end: tuple[QueryState, str] | None = None
+    #: One at a time changes what readers have: who comes second is answered when the first is durable.
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def followed(self) -> bool:
@@ -96,10 +101,13 @@ class IssuedQuery:
         self.work.put(lambda: self.journal.append(facts, whole), then, self.journal.commit)
 
     async def noted(self, facts: Facts) -> None:
-        """The same, for who waits for it. Raises OSError or StorageError."""
+        """The same, for who waits for it. Raises StorageError: NoRoomError if the disk is only full."""
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self.note(facts, lambda error: None if done.done() else done.set_result(error))
-        if (error := await done) is not None:
+        error = await done
+        if isinstance(error, OSError):
+            raise disk_error(f"{self.query_id}/{JOURNAL_NAME}", "a disk that takes a note", error) from error
+        if error is not None:
             raise error
 
     # -- readers ------------------------------------------------------------------------------
@@ -112,50 +120,65 @@ class IssuedQuery:
     async def reader(self, name: str) -> Reader:
         """The reader of this name; a new one begins with the oldest row that is kept.
 
-        Raises QueryError if it cannot be called so, OSError or StorageError if it cannot be noted.
+        Raises QueryError if it cannot be called so, StorageError if it cannot be noted.
         """
         name = reader_name(name)
-        if name not in self.readers:
-            begun = self.begin_reader(name, self.spool.first_row)
-            try:
+        async with self._changing:
+            if name not in self.readers:
+                begun = Reader(name, self.spool.first_row)
                 await self.noted(begun.facts())
-            except (OSError, StorageError):
-                self.readers.pop(name, None)
-                raise
-        return self.readers[name]
+                self.readers[name] = begun
+            return self.readers[name]
 
     async def take(self, reader: Reader, row: int, note: Facts | None = None) -> None:
-        """A reader has kept every row before ``row``; true when that is durable. Raises OSError or StorageError.
+        """A reader has kept every row before ``row``; true when that is durable. Raises StorageError.
 
         ``note`` is what is noted of its file from now on.
         """
-        if row <= reader.place:
-            return
-        before, before_note = reader.place, reader.note
-        reader.place, reader.note = row, before_note if note is None else note
-        try:
-            await self.noted(reader.facts())
-        except OSError:
-            if note is not None:
-                # A start cuts the file to what is noted, and so needs every row from there on.
-                reader.place, reader.note = before, before_note
-                raise
-            # On a full disk forgetting rows makes room for the note that they are taken; whatever a crash leaves of
-            # them then, a reader never stands before the oldest row that is kept.
-            self.forget_taken()
+        async with self._changing:
+            forgotten = self.readers.get(reader.name) is not reader
+            if forgotten or (note is None and row <= reader.durable):
+                return
+            after = replace(reader, place=row, note=reader.note if note is None else note)
             try:
-                await self.noted(reader.facts())
-            except OSError:
-                reader.place = max(before, self.spool.taken)
-                raise
-        self.forget_taken()
+                await self.noted(after.facts())
+            except NoRoomError:
+                if note is not None:
+                    # A start cuts the file to what is noted, and so needs every row from there on.
+                    raise
+                self._forget_before(row, reader)
+                await self.noted(after.facts())
+            reader.place, reader.durable, reader.note = row, row, after.note
+            self.forget_taken()
 
     async def forget_reader(self, name: str) -> None:
-        """Nobody reads under this name any more. Raises OSError or StorageError."""
-        del self.readers[name]
-        await self.noted({"forgotten": name})
-        self.forget_taken()
+        """Nobody reads under this name any more. Raises QueryError if nobody else reads, StorageError."""
+        async with self._changing:
+            if name not in self.readers:
+                return
+            if len(self.readers) == 1:
+                hint = f"narrows drop {self.query_id} ends it"
+                raise QueryError(f"query {self.query_id} requires at least one reader; {hint}")
+            reader, facts = self.readers[name], {"forgotten": name}
+            try:
+                await self.noted(facts)
+            except NoRoomError:
+                if reader.note:
+                    raise
+                self._forget_before(self.spool.rows, reader)
+                await self.noted(facts)
+            del self.readers[name]
+            self.forget_taken()
         self.wake()
+
+    def _forget_before(self, row: int, reader: Reader) -> None:
+        """On a full disk forgetting rows makes room for the note that a reader does not want them.
+
+        Whatever a crash leaves of them then, a reader never stands before the oldest row that is kept.
+        """
+        others = [each.place for each in self.readers.values() if each is not reader]
+        self.spool.take(min([row, *others]))
+        reader.place = max(reader.place, self.spool.taken)
 
     def forget_taken(self) -> None:
         """Rows that every reader has are not kept any more."""

@@ -50,10 +50,12 @@ class Journal:
         found = list(scan(disk, JOURNAL_NAME, FILE_HEAD_BYTES, last=True))
         self._nbytes = self._synced = self._nbytes_max = found[-1].end if found else FILE_HEAD_BYTES
         self._count = len(found)
+        self._file = disk.open(JOURNAL_NAME)
         if disk.size(JOURNAL_NAME) > self._nbytes:
-            self._file = disk.open(JOURNAL_NAME)
             self._file.truncate(self._nbytes)
-            self._file.sync()
+        # A daemon that was killed may have written notes and not synced them.
+        self._file.sync()
+        disk.sync_names()
         return [record.facts for record in found]
 
     def append(self, facts: Facts, whole: Sequence[Facts]) -> None:

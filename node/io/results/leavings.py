@@ -12,10 +12,11 @@ from node.storage.errors import StorageError
 
 
 def leavings(folder: Path) -> list[str]:
-    """A line for each query whose rows are in the folder."""
+    """A line for each query whose rows are in the folder. Torn tails are cut, as a start does; all else stays."""
     queries = Queries("", folder, _NoWork(), durable=True)
     try:
         queries.recover()
+        queries.take_over()
     except StorageError as error:
         return [f"queries that cannot be read: {error}"]
     return [_leaving(query) for query in queries.by_id.values()]
@@ -33,7 +34,7 @@ def _leaving(query: IssuedQuery) -> str:
 
 
 class _NoWork:
-    """Nothing is written: who looks changes nothing."""
+    """Files that are not needed any more stay where they are."""
 
     def put(
         self, work: Callable[[], Any], then: Callable[[Any], None], commit: Callable[[], None] | None = None

@@ -21,6 +21,8 @@ def reader_name(name: str) -> str:
     name = name or DEFAULT_READER
     if not _NAME.fullmatch(name):
         raise QueryError(f"a reader's name requires 1 to 64 letters, digits, '_', '.' or '-'; got {name!r}")
+    if name == FILE_READER:
+        raise QueryError(f"a reader's name requires another one than that of the site's own file; got {name!r}")
     return name
 
 
@@ -29,7 +31,7 @@ class Reader:
     """One reader."""
 
     name: str
-    #: Rows before this number are safe with it; durable, but for what is being noted.
+    #: Rows before this number are safe with it, or forgotten.
     place: int = 0
     #: What it calls itself while it is connected, and which of its connections counts.
     client: str = ""
@@ -41,6 +43,11 @@ class Reader:
     trouble: str = ""
     #: Of the one that writes a file: what is noted together with its place.
     note: Mapping[str, Any] = field(default_factory=dict)
+    #: The place that is noted: only on a full disk, where rows are forgotten first, is it not the same.
+    durable: int = -1
+
+    def __post_init__(self) -> None:
+        self.durable = max(self.durable, self.place)
 
     @property
     def attached(self) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.storage.disk import Bytes, Disk
-from node.storage.errors import StorageError
+from node.storage.errors import StorageError, VersionError
 
 MARK = b"rows"
 _HEAD = struct.Struct("<4sIIIQQQ")
@@ -170,4 +170,4 @@ def check_file_head(disk: Disk, name: str) -> None:
     if zlib.crc32(mark + version.to_bytes(4, "little")) != crc:
         raise StorageError(f"{where} at byte 8 required a version and its checksum; got damaged bytes")
     if version != VERSION:
-        raise StorageError(f"{where} required version {VERSION} of the format of results; got version {version}")
+        raise VersionError(f"{where} required version {VERSION} of the format of results; got version {version}")

@@ -109,12 +109,14 @@ class RowFiles:
         written: list[Written] = []
         damage, cut_bytes = "", 0
         try:
-            cut_bytes = self._read(segments, written)
+            self._read(segments, written)
+            # What was confirmed is no torn tail, so this is looked at before anything is cut.
+            if segments and self._rows < rows:
+                raise StorageError(f"{disk.path} required rows up to {rows}; got those up to {self._rows}")
+            cut_bytes = self._cut(segments[-1].name, self._nbytes) if segments else 0
         except StorageError as error:
             damage = str(error)
-        if not damage and written and self._rows < rows:
-            damage = f"{disk.path} required rows up to {rows}; got those up to {self._rows}"
-        if not written:
+        if not segments:
             self._rows = max(self._rows, rows)
         for name in disk.names():
             if name.endswith(_SUFFIX + _UNFINISHED):
@@ -122,8 +124,8 @@ class RowFiles:
         self._failed = damage
         return Recovered(tuple(segments), tuple(written), self._rows, cut_bytes, damage)
 
-    def _read(self, segments: list[Segment], written: list[Written]) -> int:
-        """Find segments and records, up to the first that is damaged; how many bytes of the last were cut off."""
+    def _read(self, segments: list[Segment], written: list[Written]) -> None:
+        """Find segments and records, up to the first that is damaged or torn."""
         disk = self.disk
         names = [name for name in disk.names() if _NAME.fullmatch(name)]
         for name in names:
@@ -140,17 +142,18 @@ class RowFiles:
                 self._rows += sum(piece.rows for piece in found.pieces)
                 self._nbytes = found.end
         self._synced = self._nbytes
-        return self._cut(names[-1], self._nbytes) if names else 0
 
     def _cut(self, name: str, nbytes: int) -> int:
+        """Cut a torn tail, and sync what is left: a daemon that was killed may not have."""
         cut_bytes = self.disk.size(name) - nbytes
-        if cut_bytes:
-            file = self.disk.open(name)
-            try:
+        file = self.disk.open(name)
+        try:
+            if cut_bytes:
                 file.truncate(nbytes)
-                file.sync()
-            finally:
-                file.close()
+            file.sync()
+        finally:
+            file.close()
+        self.disk.sync_names()
         return cut_bytes
 
     def _written(self, segment: Segment, found: Found, data: tuple[pa.Buffer, ...]) -> Written:
@@ -275,11 +278,13 @@ class RowFiles:
         self.disk.sync_names()
 
     def remove_all(self) -> None:
-        """Nobody wants any of it."""
+        """Nobody wants any of it, for good."""
         self._close_file()
         self._segment = None
         for name in self.disk.names():
-            self.disk.remove(name)
+            if name.removesuffix(_UNFINISHED).endswith(_SUFFIX):
+                self.disk.remove(name)
+        self.disk.sync_names()
 
 
 def _groups(walks: Sequence[StoreRows]) -> Iterator[list[StoreRows]]:

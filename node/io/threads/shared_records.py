@@ -16,7 +16,7 @@ class SharedRecords:
     def __init__(self, records: Records) -> None:
         self._records = records
         self._using = threading.Lock()
-        self.life, self.last_life, self.folder = records.life, records.last_life, records.folder
+        self.life, self.lives, self.folder = records.life, records.lives, records.folder
 
     @property
     def met(self) -> Mapping[str, Met]:

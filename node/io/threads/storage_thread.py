@@ -5,8 +5,8 @@ records. Tuples that are set aside are durable before the batch that was sealed 
 read is in it, or in a side file.
 
 On a full disk nothing is answered: batches wait, logs can be read and trimmed, and records are written in the room
-that is reserved for them. Once a second it is tried again. When the disk fails, the daemon has to stop: only the
-next life can know what is on it.
+that is reserved for them. Without that room a daemon begins so too. Once a second it is tried again. When the disk
+fails, the daemon has to stop: only the next life can know what is on it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from node.core.effects import AppendBatch, ReadLog, SetAside, TrimLog, WriteRecords
@@ -24,6 +25,7 @@ from node.core.records import RecordChange
 from node.core.streams.position import SourcePlace
 from node.io.sources.late_files import LateFiles
 from node.io.threads.intake import take_all
+from node.stack import Input, LifeRemembered, RememberLife
 from node.storage.errors import DiskFailedError, NoRoomError, StorageError, disk_error
 from node.storage.headroom import Headroom
 from node.storage.site_records import Records
@@ -35,14 +37,14 @@ _STOP_S = 5.0
 #: How often a full disk is tried again.
 RETRY_S = 1.0
 
-StorageEffect = LogEffect | SetAside | WriteRecords
+StorageEffect = LogEffect | SetAside | WriteRecords | RememberLife
 
 
 class StorageReports(Protocol):
     """Who is told what came of it, from the storage thread."""
 
-    def put_from_thread(self, events: list[Event]) -> None:
-        """What the core is to know."""
+    def put_from_thread(self, inputs: list[Input]) -> None:
+        """What the stack is to know."""
 
     def records_written_from_thread(self, count: int) -> None:
         """So many WriteRecords more are durable."""
@@ -77,6 +79,7 @@ class StorageThread:
         #: What is not done because the disk is full: what is set aside, and the batches after it; records.
         self._aside: list[SetAside | AppendBatch] = []
         self._changes: list[WriteRecords] = []
+        self._lives: list[RememberLife] = []
         self._trouble = ""
         #: Why records have the room that is reserved for them: until it is reserved again, logs must not take the rest.
         self._lent = ""
@@ -98,6 +101,8 @@ class StorageThread:
 
     def _work(self) -> None:
         retry_s = 0.0
+        if not self._safely(self._begin):
+            return
         while True:
             left_s = max(0.0, retry_s - time.monotonic()) if self._trouble else None
             taken: list[StorageEffect] = take_all(self._queue, left_s)
@@ -107,13 +112,23 @@ class StorageThread:
             again = bool(self._trouble) and time.monotonic() >= retry_s
             if again or not self._trouble:
                 retry_s = time.monotonic() + RETRY_S
-            try:
-                self._do(taken, again)
-            except StorageError as error:
-                log.error("the disk failed: %s", error)
-                if not self._over.is_set():
-                    self._reports.failed_from_thread(error)
+            if not self._safely(partial(self._do, taken, again)):
                 return
+
+    def _safely(self, work: Callable[[], None]) -> bool:
+        """Whether it was done; if the disk failed, the daemon is told to stop."""
+        try:
+            work()
+        except StorageError as error:
+            log.error("the disk failed: %s", error)
+            if not self._over.is_set():
+                self._reports.failed_from_thread(error)
+            return False
+        return True
+
+    def _begin(self) -> None:
+        if not self._headroom.reserve():
+            self._tell_trouble(self._headroom.missing)
 
     def _do(self, taken: list[StorageEffect], retry: bool) -> None:
         """All of it, as far as there is room; ``retry``: also what waits for room."""
@@ -133,11 +148,12 @@ class StorageThread:
             raise self._logs.broken
         self._tell_sources(events)
         self._changes += [effect for effect in taken if isinstance(effect, WriteRecords)]
-        written = self._write_records()
+        self._lives += [effect for effect in taken if isinstance(effect, RememberLife)]
+        written, lives = self._write_records()
         if self._over.is_set():
             return
-        if events:
-            self._reports.put_from_thread(events)
+        if events or lives:
+            self._reports.put_from_thread([*events, *lives])
         if written:
             self._reports.records_written_from_thread(written)
         self._tell_trouble(trouble or full or self._logs.full or self._lent)
@@ -172,31 +188,34 @@ class StorageThread:
             if isinstance(event, BatchLogged) and (place := self._logs.places.get(event.stream)) is not None:
                 self._logged(event.stream, place)
 
-    def _write_records(self) -> int:
-        """How many WriteRecords became durable, all or none: they are one commit."""
-        if not self._changes:
-            return 0
+    def _write_records(self) -> tuple[int, list[LifeRemembered]]:
+        """How many WriteRecords became durable, all or none: they are one commit; and which lives of peers."""
         changes: list[RecordChange] = [change for effect in self._changes for change in effect.changes]
+        count, lives = len(self._changes), list[LifeRemembered]()
         try:
-            self._commit(changes)
+            if self._changes:
+                self._keep(partial(self._records.commit, changes))
+                self._changes.clear()
+            while self._lives:
+                peer, met = self._lives[0].peer, self._lives[0].met
+                self._keep(partial(self._records.remember, peer, met))
+                lives.append(LifeRemembered(peer, met))
+                del self._lives[0]
         except NoRoomError as error:
             self._tell_trouble(str(error))
-            return 0
-        count = len(self._changes)
-        self._changes.clear()
-        return count
+        return count - len(self._changes), lives
 
-    def _commit(self, changes: list[RecordChange]) -> None:
+    def _keep(self, write: Callable[[], None]) -> None:
         try:
-            self._records.commit(changes)
+            write()
         except NoRoomError as error:
             if not self._headroom.release():
                 raise
             self._lent = str(error)
-            self._records.commit(changes)
+            write()
 
     def _tell_trouble(self, trouble: str) -> None:
-        if self._changes and not trouble:
+        if (self._changes or self._lives) and not trouble:
             return  # records wait for room, as was said
         if bool(trouble) != bool(self._trouble):
             if trouble:

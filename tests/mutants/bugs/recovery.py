@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     bug(
         "a copy that is opened for what is over is of no generation",
-        "Participant.close",
+        "Participant._forget_fences",
         condition("opening", "place[1] != query_id"),
     ),
     # -- islands, and where heads begin
@@ -117,7 +117,7 @@ MUTANTS = (
     bug("the first tick is not kept", "Issuer.on_prepared", drop("_keep")),
     bug("the end is not kept", "Issuer._keep_end", drop("_keep")),
     bug("a query that was issued is not kept", "Issuer.issue", drop("_keep")),
-    bug("frames leave before their records", "Barrier.put", condition("_held", "False")),
+    bug("done is kept in memory alone", "Issuer._keep_done", drop("do")),
     bug("one record lets all go", "Barrier.written", drop("_durable", at=1)),
     bug("done is told with a generation before it is kept", "Issuer._keep_news", begin("return")),
     # -- queries that share again

@@ -37,5 +37,6 @@ MUTANTS = (
     bug("a segment goes although rows in it are not taken", "Spool._forget", without("chunks")),
     bug("a walk that is done is told again", "Spool._undone", swap(">", ">=")),
     bug("nothing is held back beyond the quota", "Queries._over_quota", begin('return ""')),
-    bug("a restarted site stores on what has ended", "Queries._recover", condition("ended", "False")),
+    bug("a restarted site stores on what has ended", "Queries._recover", condition("ended", "False", at=1)),
+    bug("a query that lost rows has completed", "Queries._recover", condition("ended", "False", at=0)),
 )

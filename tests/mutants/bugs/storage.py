@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.edits import condition, drop, returned, value, without
+from tests.mutants.edits import assigned, condition, drop, returned, value, without
 from tests.mutants.mutant import bug
 
 #: By the first part of a function's name: the files of tests/unit in which a test should notice it.
@@ -47,11 +47,12 @@ MUTANTS = (
     bug("batches overtake those that wait for room", "StreamLogs._append", condition("_waiting", "False")),
     bug("the last batch of a log is trimmed", "DiskLog.trim", without("ends")),
     bug("a log forgets how far its source was read", "DiskLog._extent", value("place", "None")),
+    bug("what a killed daemon had not synced is taken for durable", "DiskLog._cut_tail", drop("sync")),
     # -- what a site keeps beside its logs
     bug("a life comes twice", "lives.next_life", value("+", "last or 0")),
     bug("a life is not written", "SiteRecords.__init__", value("items()", "[('folder', self.folder)]", 1)),
-    bug("a folder does not say from which life it goes on", "SiteRecords.__init__", value("last", "0", 1)),
-    bug("an old copy of a folder is taken", "Link._require_whole_folder", condition("folder", "False")),
+    bug("a folder does not say which lives it had", "SiteRecords.__init__", assigned("lives", "()", 0)),
+    bug("an old copy of a folder is taken", "Link._require_whole_folder", condition("knows_life", "False")),
     bug("a log goes on without saying which ticks are lost", "given_up.give_up", drop("commit")),
     bug("what is damaged is put aside before the rest is safe", "LogDamage.take_out", drop("_rescue")),
     bug("who needs damaged ticks is not told", "StreamState.check_log", condition("damaged", "False")),

@@ -43,7 +43,7 @@ class TickAccounts:
     def check_next(self) -> None:
         """Look at the next query that runs everywhere."""
         homes = [
-            home for site, node in self._nodes.items() if not self._is_dead(site) for home in node.site.homes.values()
+            home for site, node in self._nodes.items() if not self.is_dead(site) for home in node.site.homes.values()
         ]
         running = [home for home in homes if home.state is QueryState.RUNNING]
         if running:
@@ -56,7 +56,7 @@ class TickAccounts:
         started = {
             site: run
             for site, run in runs.items()
-            if run is not None and run.started and run.generation == home.generation and not self._is_dead(site)
+            if run is not None and run.started and run.generation == home.generation and not self.is_dead(site)
         }
         if home.sink is None or len(started) != len(runs):
             return
@@ -74,7 +74,8 @@ class TickAccounts:
                 there = "; ".join(f"{other} {name}" for other, name in own)
                 raise broken(11, f"{home.query_id} {head}: tick {tick_text(at)} is nowhere; there are {there}")
 
-    def _is_dead(self, site: str) -> bool:
+    def is_dead(self, site: str) -> bool:
+        """Whether a daemon was killed, and no other was started."""
         return self._died.get(site) is self._nodes[site]
 
     def _places(self, home: HomeQuery, runs: Mapping[str, QueryRun]) -> Iterator[Place]:

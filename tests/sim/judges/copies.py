@@ -35,7 +35,7 @@ from node.core.arrangements.table import RowTable
 from node.core.engine import HIGH, LOW, POSITION, TS, Engine, Find, Probe
 from node.core.keys.keytable import KeyTable
 from node.core.site import Site
-from node.core.streams.ticks import TICK_MIN
+from node.core.streams.ticks import TICK_MIN, tick_of
 from planner.model.copies import RunningCopy
 from planner.model.query import names_in
 from tests.expressions import rows_that_hold
@@ -60,9 +60,18 @@ class CopyJudge:
         #: By what is checked: what it was like when it was last checked.
         self._checked: dict[tuple[str, object], object] = {}
         self._wanted: dict[tuple[Any, ...], pa.RecordBatch | None] = {}
-        #: Queries that are over at one of their sites, or will be soon: others may not know yet.
-        self.doomed: set[str] = set()
+        #: By holder, owner and number: the tick from which on an owner feeds a copy. It may be later than the holder's.
+        self._begun: dict[tuple[str, str, int], int] = {}
+        #: Queries that are over at one of their sites, or will be soon, and those between two generations: others may
+        #: not know yet. What copies lack that only those could see, they lack for good.
+        self._doomed: set[str] = set()
+        self._recovering: set[str] = set()
+        self._has_gaps = False
+        #: Queries that run again.
+        self._recovered: set[str] = set()
         self.checks = 0
+        #: Of which so many of copies that somebody uses who runs again.
+        self.checks_again = 0
         self.tuples_sent = 0
 
     def appended(self, site: str, table: str, rows: pa.RecordBatch) -> None:
@@ -80,6 +89,36 @@ class CopyJudge:
         """The site was restarted: its copies are gone."""
         self._sent = {place: sent for place, sent in self._sent.items() if place[0] != site}
         self._checked = {place: seen for place, seen in self._checked.items() if place[0] != site}
+
+    def doom(self, query_id: str) -> None:
+        """A query is over at one of its sites, or will be soon."""
+        self._doomed.add(query_id)
+        self._has_gaps = True
+
+    def recovers(self, query_id: str) -> None:
+        """A generation of a query is over."""
+        self._recovering.add(query_id)
+        self._has_gaps = True
+
+    def runs(self, query_id: str) -> None:
+        """All sites are ready for a generation: nothing is left of the one before."""
+        if query_id in self._recovering:
+            self._recovering.discard(query_id)
+            self._recovered.add(query_id)
+
+    def note_opened(self, site: str, state: Site) -> None:
+        """Remember from where on a site feeds the copies of its streams.
+
+        Who opens a copy for a query that is over here may get less of the past than it asked for, and the tuples of the
+        copy are counted from there on.
+        """
+        for owned in state.arrangements.owned.all:
+            self._begun[owned.peer, site, owned.number] = tick_of(owned.first_ts, owned.progress.tau)
+
+    def begun(self, copy: HeldCopy) -> int:
+        """The tick from which on a copy has its view, as its owner began it."""
+        place = copy.spec.holder, copy.spec.owner, copy.number
+        return max(copy.opened, self._begun.get(place, copy.opened))
 
     def check(self, site: str, state: Site, engine: Engine) -> None:
         """Compare everything at a site that has changed with its definition."""
@@ -163,9 +202,11 @@ class CopyJudge:
 
     def _needed_ts(self, copy: HeldCopy) -> int:
         """From this event time on a query that is not over anywhere needs the copy to be right; all if none is over."""
-        if not self.doomed:
+        gone = self._doomed | self._recovering
+        living = [lease for lease in copy.leases if lease.query_id not in gone and not lease.frozen]
+        self.checks_again += any(lease.query_id in self._recovered for lease in living)
+        if not self._has_gaps:
             return -_FAR
-        living = [lease for lease in copy.leases if lease.query_id not in self.doomed and not lease.frozen]
         return min((lease.first_ts for lease in living), default=_FAR)
 
     def _live(self, copy: FullHolder, lease: Lease, low: int) -> list[ViewTuple]:
@@ -243,7 +284,7 @@ class CopyJudge:
     # -- the definition -----------------------------------------------------------------------
 
     def _view(self, copy: HeldCopy) -> View:
-        return self._views.of(copy.spec.stream, copy.spec.filter, copy.opened)
+        return self._views.of(copy.spec.stream, copy.spec.filter, self.begun(copy))
 
     def _found(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from node.core.effects import QueryState
 from node.core.links.messages import FIRST_GENERATION, Done, Prepare, Start, Ticks
 from node.core.query_records import RecordKind
 from node.core.records import Put, RecordChange
@@ -29,11 +30,17 @@ class Durability:
         self._met: dict[tuple[str, str], int] = {}
         #: By site and query, the tick from which on it sees tuples: it is done so far where nothing else is said.
         self._first: dict[tuple[str, str], int] = {}
+        #: By site and query, how it ended, as home knew for good.
+        self._ended: dict[tuple[str, str], tuple[QueryState, str]] = {}
         self.checks = 0
 
     def first_tick(self, site: str, query_id: str) -> int | None:
         """From which tick on a query sees tuples, as its home would know after a crash, or knew before it forgot it."""
         return self._first.get((site, query_id))
+
+    def end_of(self, site: str, query_id: str) -> tuple[QueryState, str] | None:
+        """How a query ended, as its home would know after a crash, or knew before it forgot it; None if it did not."""
+        return self._ended.get((site, query_id))
 
     def leaves(self, site: str, message: object) -> None:
         """A message is on its way to another site."""
@@ -78,6 +85,8 @@ class Durability:
                 (home,) = recovered({change.kind: {change.key: change.value}}, {}).homes
                 if home.first_tick is not None:
                     self._first[site, change.key] = home.first_tick
+                if home.state.ended:
+                    self._ended[site, change.key] = home.state, home.reason
 
     def _kept(self, site: str, change: Put) -> None:
         for query_id, done in done_in([change]):

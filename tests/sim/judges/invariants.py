@@ -96,11 +96,14 @@ class Invariants:
         self._bits: dict[object, tuple[int, int]] = {}
         self._books: dict[tuple[str, str, int], tuple[int, int]] = {}
         self._restarted: set[str] = set()
-        self._emptied: set[str] = set()
+        #: By site whose disk was lost, the queries that there were then.
+        self._emptied: dict[str, set[str]] = {}
         #: Queries that some site has ended alone; their homes may not have heard.
         self.given_up: set[str] = set()
         self._pending: dict[str, set[int]] = {}
         self.checks = 0
+        #: How often the halves of a copy were compared although one of the sites had died before.
+        self.checks_again = 0
 
     # -- what happens -------------------------------------------------------------------------
 
@@ -121,7 +124,8 @@ class Invariants:
         self._restarted.add(site)
         self._accounts.died(site)
         if fresh:
-            self._emptied.add(site)
+            known = {query_id for node in self._nodes.values() for query_id in (*node.site.homes, *node.site.pins)}
+            self._emptied.setdefault(site, set()).update(known)
         self._risen.pop(site, None)
         self._opened.pop(site, None)
         self._kept.pop(site, None)
@@ -243,7 +247,7 @@ class Invariants:
         """
         if not isinstance(thing, FullHolder) or thing.spec.axis is ROWS_AXIS or not thing.table.keys:
             return view, kept
-        own = self._views.of(thing.spec.stream, lease.reach.filter, thing.opened)
+        own = self._views.of(thing.spec.stream, lease.reach.filter, self._copies.begun(thing))
         oldest = thing.table._ordinals.time_of(kept)
         return own, own.end(thing.frontier) if oldest is None else own.rank(oldest)
 
@@ -265,7 +269,7 @@ class Invariants:
         spec = copy.spec
         # Of a time window W' is what was asked for, also by queries that begin before it was opened.
         is_asked = isinstance(copy, ReducedHolder) and spec.axis is not ROWS_AXIS
-        view = self._views.of(spec.stream, spec.filter, TICK_MIN if is_asked else copy.opened)
+        view = self._views.of(spec.stream, spec.filter, TICK_MIN if is_asked else self._copies.begun(copy))
         if isinstance(copy, FullHolder):
             return copy.table.kept_from if copy.table.keys else 0, copy.leases, view
         if isinstance(copy, ReducedHolder | MixedHolder) and spec.axis is not ROWS_AXIS:
@@ -309,9 +313,19 @@ class Invariants:
 
     # -- 8, 9: what two sites must agree on ---------------------------------------------------
 
+    def _have_met(self, site: str, peer: str) -> bool:
+        """Whether two daemons are in the same session, so that neither holds anything of a life or session before."""
+        if self._accounts.is_dead(site) or self._accounts.is_dead(peer):
+            return False
+        session = self._nodes[site].links[peer].session
+        if session is None or session != self._nodes[peer].links[site].session:
+            return False
+        self.checks_again += not self._restarted.isdisjoint((site, peer))
+        return True
+
     def _check_halves(self, site: str, state: Site) -> None:
         for owned in state.arrangements.owned.all:
-            if site in self._restarted or owned.peer in self._restarted:
+            if not self._have_met(site, owned.peer):
                 continue
             held = self._nodes[owned.peer].site.arrangements.held.get(owned.number)
             if held is None:
@@ -322,7 +336,7 @@ class Invariants:
                 self._check_bits(site, owned, held)
         for held in state.arrangements.held.all:
             owner = held.spec.owner
-            if site in self._restarted or owner in self._restarted:
+            if not self._have_met(site, owner):
                 continue
             if self._nodes[owner].site.arrangements.owned.get(site, held.number) is None:
                 going = self._mail.between(site, owner)
@@ -338,7 +352,8 @@ class Invariants:
         self._bits[owned] = (owned.tuples, held.tuples)
         sent, spec = self._copies.sent(owned.peer, held.name), owned.spec
         tuples = self._views.of(spec.stream).tuples
-        ranks = {item.place: at for at, item in enumerate(self._views.of(spec.stream, spec.filter, held.opened).tuples)}
+        view = self._views.of(spec.stream, spec.filter, self._copies.begun(held))
+        ranks = {item.place: at for at, item in enumerate(view.tuples)}
         numbers = np.flatnonzero(owned._sent.get(np.arange(len(owned._sent)))) + owned._first
         claimed = Counter(
             (ranks[number] if spec.axis is ROWS_AXIS else tuples[number].ts, *tuples[number].row(spec.columns))
@@ -385,7 +400,7 @@ class Invariants:
             raise broken(11, f"{site} waits for answers {sorted(unanswerable)}, which its engine was not asked for")
         for copy in state.arrangements.held.all:
             owner = copy.spec.owner
-            if isinstance(copy, MixedHolder) and not {site, owner} & self._restarted:
+            if isinstance(copy, MixedHolder) and self._have_met(site, owner):
                 asking = self._nodes[owner].site.asking.values()
                 there = self._nodes[owner].site.arrangements.owned.get(site, copy.number)
                 fetches: list[object] = [
@@ -426,7 +441,7 @@ class Invariants:
                 raise broken(15, f"{stream} is cut before {tick_text(tick)} while {run.query_id} is prepared")
         for home, alias in self._needing(stream):
             needed = self._needed_tick(home, alias)
-            if needed < tick and site not in self._emptied:
+            if needed < tick and home.query_id not in self._emptied.get(site, ()):
                 raise broken(
                     15, f"{stream} is cut before {tick_text(tick)}; {home.query_id} {alias} needs {tick_text(needed)}"
                 )

@@ -234,6 +234,13 @@ def test_streams_that_wait_for_room_on_the_disk_say_so_at_once() -> None:
     ]
 
 
+def test_a_home_without_streams_says_that_its_disk_is_full() -> None:
+    """Else its links, which fall silent, would be all that is said."""
+    assert said(gamma=gamma(query(), disk_trouble="no room")) == [
+        "the disk of gamma is full: no room; make room, and it goes on by itself"
+    ]
+
+
 def test_a_query_that_is_not_ready_names_the_sites_that_hold_it_up() -> None:
     (line,) = said(gamma=gamma(query(state="preparing", state_seconds=8.0, waiting_for=["beta"])))
     assert line.startswith("query gamma-1 is being prepared for 8 s: beta did not say yet that it is ready")

@@ -16,7 +16,7 @@ from cli.failures import said
 from cli.tasks.delivery import deliver
 from cli.tasks.follow import follow
 from cli.tasks.interruption import uninterrupted
-from node.client import Client, UnknownQueryError
+from node.client import Client, NoRoomError, UnknownQueryError
 from node.io.results import row_formats
 from node.rpc import control_pb2 as pb
 from planner.model.errors import NarrowsError
@@ -110,6 +110,25 @@ def test_that_a_query_is_dropped_is_heard_from_its_replies_not_from_what_was_to_
     monkeypatch.setattr("cli.tasks.follow._ACK_EVERY_S", 0)
     followed = follow(cast("Client", Forgetful("dropped")), "q", tmp_path / "rows.csv", None, lambda *_: None)
     assert (followed.rows, followed.info.state) == (3, "dropped")
+
+
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_rows_are_whole_although_the_site_has_no_room_to_note_that_they_were_taken(
+    tmp_path: Path, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(Daemon):
+        def take(self, query_id: str, run: str, before: int, **_: object) -> None:
+            raise NoRoomError("No space left on device")
+
+    path = tmp_path / "rows.csv"
+    if state == "completed":
+        assert deliver(cast("Client", Full(state)), "q", path, None) == 0
+        assert path.read_text().splitlines() == ['"n"', "0", "1", "2"]
+    else:
+        with pytest.raises(NarrowsError, match="query q failed: so it is\n3 rows came before and are in"):
+            deliver(cast("Client", Full(state)), "q", path, None)
+    said = "site alpha has no room on its disk to note which rows were taken; some rows will come again"
+    assert said in capsys.readouterr().err
 
 
 def test_ctrl_c_counts_when_the_block_is_done() -> None:

@@ -6,10 +6,12 @@ Scripts rely on the codes: 0 done, 1 something failed while running, 2 something
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from cli.exit_codes import DONE, EXIT_CODES, EXIT_CODES_SHORT, FAILED, INTERRUPTED, NOT_RIGHT, STILL_AWAY
 from cli.main import main
 from tests.e2e.harness import free_port
 
@@ -178,6 +180,12 @@ def test_the_help_fits_a_small_terminal_and_names_every_command(capsys: pytest.C
     assert max(len(line) for line in lines) <= 80
     named = [line[9:].split()[0] for line in lines if len(line) > 21 and line[9:10].isalpha() and line[20:21] == " "]
     assert set(LISTED.split(", ")) <= set(named)
+
+
+def test_both_helps_name_every_exit_code() -> None:
+    codes = (DONE, FAILED, NOT_RIGHT, STILL_AWAY, INTERRUPTED)
+    for text in (EXIT_CODES, EXIT_CODES_SHORT):
+        assert [int(number) for number in sorted(re.findall(r"\b\d+\b", text), key=int)] == sorted(codes)
 
 
 @pytest.mark.parametrize("command", LISTED.split(", ")[:11])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from node.barrier import Barrier
 from node.codec import cut
-from node.core.effects import QueryState, ReadSource, ReportQuery, TrimLog, WriteRecords
+from node.core.effects import QueryState, ReadSource, ReportQuery, StoreRows, TrimLog, WriteRecords
 from node.core.records import Delete
+from node.core.streams.ticks import Span
 from node.stack import CloseConnection, Output, SendFrame
 from tests.examples import examples
 
@@ -44,6 +46,16 @@ def test_promises_wait_for_the_records_before_them_and_nothing_else_does() -> No
     outside.barrier.written(1)
     assert outside.done[4:] == [REPORT, FRAME, FRAME]
     assert outside.barrier.held == 0
+
+
+def test_rows_wait_for_the_record_of_where_their_query_began() -> None:
+    """They outlive a crash, and without that home would begin it elsewhere and store them again."""
+    store = StoreRows("q1", "a", Span(0, 1), 0, pa.RecordBatch.from_pydict({"n": [1]}))
+    outside = Outside()
+    outside.barrier.put([record(1), store])
+    assert outside.done == []
+    outside.barrier.written(1)
+    assert outside.done == [store]
 
 
 def test_without_a_disk_nothing_waits() -> None:

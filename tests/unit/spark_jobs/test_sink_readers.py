@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -100,6 +101,43 @@ def test_a_commit_takes_what_is_before_it_and_nothing_else(site: Site, readers: 
         reader.partitions(start, end)
     with pytest.raises(SinkError, match="the checkpoint requires rows from 0 on; those before 6 were taken"):
         reader.latestOffset(start, ALL)
+
+
+def test_a_checkpoint_beyond_the_rows_is_refused_since_numbers_would_come_again(
+    site: Site, readers: list[StreamReader]
+) -> None:
+    """The site was restored from a backup that was made before the rows that Spark has."""
+    reader = stream(readers, site)
+    ahead = reader.initialOffset() | {"row": 25}
+    said = "the checkpoint requires rows from 25 on; the site has them only before 20: it was restored from a backup"
+    with pytest.raises(SinkError, match=said):
+        reader.latestOffset(ahead, ALL)
+    with pytest.raises(SinkError, match=said):
+        reader.partitions(ahead, ahead | {"row": 30})
+
+
+def test_a_commit_that_the_site_has_no_room_to_note_comes_with_the_next(
+    site: Site, readers: list[StreamReader], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(grpc.RpcError):
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+        def details(self) -> str:
+            return "No space left on device"
+
+        def trailing_metadata(self) -> tuple[Any, ...]:
+            return ()
+
+    reader = stream(readers, site)
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+
+    def take(*_: object, **__: object) -> None:
+        raise reader._daemon.error(Full())
+
+    monkeypatch.setattr(reader._daemon, "take", take)
+    reader.commit(end)
+    assert "No space left on device; rows before 20 stay there for now" in capsys.readouterr().err
 
 
 def test_available_now_ends_at_what_there_was_when_it_began(site: Site, readers: list[StreamReader]) -> None:

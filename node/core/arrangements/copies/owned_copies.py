@@ -234,7 +234,10 @@ class OwnedCopies:
             if isinstance(copy, MixedOwner):
                 found = copy.first_live
                 floors.append(table.number_at(copy.progress.sealed_ts) if found is None else found)
-        if any(claim.stream == table.stream and claim.need.kind is CopyKind.MIXED for claim in self._claims.values()):
+        claims = [claim for claim in self._claims.values() if claim.stream == table.stream]
+        # Who waits to open a copy of its own, maybe for long, gets its table out of the log when it begins.
+        holding = [claim for claim in claims if not (claim.is_own and claim.lease.frozen)]
+        if any(claim.need.kind is CopyKind.MIXED for claim in holding):
             floors.append(table.kept_from)
         table.floor = min(floors, default=None)
 

@@ -91,6 +91,13 @@ def other_generation() -> Cluster:
     return cluster
 
 
+def unknown_site() -> Cluster:
+    cluster = running()
+    cluster.sites["ash"].watch_links(["bow"], lambda _: 0)  # cam is not in the configuration any more
+    cluster.give("ash", PeerStateLost("bow", "gone"))
+    return cluster
+
+
 CASES: dict[IgnoreReason, Callable[[], Cluster]] = {
     IgnoreReason.UNKNOWN_QUERY: unknown_query,
     IgnoreReason.UNKNOWN_COPY: unknown_copy,
@@ -99,6 +106,7 @@ CASES: dict[IgnoreReason, Callable[[], Cluster]] = {
     IgnoreReason.QUERY_ENDED: query_ended,
     IgnoreReason.DUPLICATE_WALK: duplicate_walk,
     IgnoreReason.OTHER_GENERATION: other_generation,
+    IgnoreReason.UNKNOWN_SITE: unknown_site,
 }
 
 

@@ -203,10 +203,10 @@ def test_a_site_gives_up_a_query_of_which_it_hears_no_more_and_reads_on_for_the_
     cluster.give("ash", ClockAdvanced())
     assert "l" in cluster.reads
     assert "q2" not in cluster.sites["ash"].runs
+    assert "q2" in cluster.sites["ash"].pins  # cam may have begun it, and go on
     cluster.settle()  # cam is back
-    reason = "ash requires a start within 9 s of being ready; got none"
-    assert state_of(cluster, "q2") == (QueryState.FAILED, reason)
-    assert traces(cluster, "q2") == []
+    assert state_of(cluster, "q2") == (QueryState.RUNNING, "")
+    assert "q2" in cluster.sites["ash"].runs
 
 
 # -- without disturbing others ----------------------------------------------------------------

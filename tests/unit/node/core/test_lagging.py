@@ -144,6 +144,9 @@ def test_a_query_that_returns_reads_the_log_and_stops_nobody(monkeypatch: pytest
         assert cluster.sites["ash"].streams["l"].full_queries(LIMITS) == ()
         assert set(cluster.reads) == {"l", "r"}
     assert run.is_behind("a")
+    pass_time(cluster, 100 * LIMITS.lag_us)
+    cluster.settle()
+    assert cluster.sites["ash"].runs["q1"] is run, "what is read for it alone nobody waits for"
     cluster.hold_stores = False
     while cluster.storing["cam"]:
         cluster.finish_store("cam")

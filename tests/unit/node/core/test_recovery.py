@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from node.core.effects import IgnoreReason, KeepRecord, QueryState, Send, TrimLog
-from node.core.events import BatchLogged, DropRequested
+from node.core.events import BatchLogged, ClockAdvanced, DropRequested, SiteStarted
 from node.core.limits import Limits
 from node.core.links.messages import (
     FIRST_GENERATION,
@@ -344,6 +344,23 @@ def test_a_head_that_reads_the_log_has_each_batch_once_although_its_table_goes_o
     assert cluster.leftovers() == []
 
 
+def test_fences_of_what_is_unknown_are_forgotten_before_those_of_a_query_that_goes_on() -> None:
+    cluster = Cluster(Limits(news_us=0, fences_max=3))
+    cluster.issue("cam")
+    cluster.settle()
+    feed(cluster, 0)
+    cluster.restart("ash")
+    cluster.settle()
+    for number in range(9):
+        cluster.say("ash", "bow", Fence(f"unknown-{number}", 7))
+    fences = cluster.sites["bow"]._participant._fences
+    assert len(fences) == 3
+    assert {("ash", "q1"), ("cam", "q1")} < fences.keys()
+    feed(cluster, 30)
+    finish(cluster, 60)
+    check_whole(cluster)
+
+
 # -- islands ----------------------------------------------------------------------------------
 
 
@@ -560,6 +577,22 @@ def test_done_is_kept_before_another_generation_is_told_of_it(dead: str) -> None
     check_whole(cluster)
 
 
+def test_home_tells_itself_what_is_done_when_it_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(Limits(news_us=10_000_000, news_held_max=64))
+    cluster.issue("cam")
+    cluster.settle_but()
+    for first in range(0, 90, 30):
+        cluster.arrive("l", first, first + 11)
+        cluster.arrive("r", first + 2, first + 13)
+        cluster.settle_but()
+    assert not cluster.sites["cam"].homes["q1"].all_told
+    told: list[Done] = []
+    monkeypatch.setattr(cluster.sites["cam"]._participant, "on_done", lambda _, message: told.append(message))
+    for _ in range(3):
+        cluster.give("cam", ClockAdvanced())
+    assert told == []
+
+
 def test_a_pin_is_kept_before_a_site_says_that_it_is_ready() -> None:
     cluster = running()
     for site in ("ash", "bow"):
@@ -569,6 +602,46 @@ def test_a_pin_is_kept_before_a_site_says_that_it_is_ready() -> None:
             if name == site and isinstance(effect, KeepRecord | Send)
         ]
         assert kinds.index("PinRecord") < kinds.index("Prepared")
+
+
+# -- a site that is not in the configuration any more -----------------------------------------
+
+
+def start_without(cluster: Cluster, site: str, gone: str) -> None:
+    """A site is started again with a configuration in which another one is not."""
+    cluster._kill(site)
+    cluster._new_site(site)
+    peers = [other for other in cluster.sites if other not in (site, gone)]
+    cluster.sites[site].watch_links(peers, lambda _: 0)
+    cluster.effects.clear()
+    cluster.give(site, SiteStarted())
+
+
+def heard_of(cluster: Cluster, gone: str) -> list[Message]:
+    return [effect.message for _, effect in cluster.effects if isinstance(effect, Send) and effect.peer == gone]
+
+
+def test_a_query_of_a_site_that_left_fails_at_its_home_with_the_reason() -> None:
+    cluster = running()
+    feed(cluster, 0)
+    start_without(cluster, "cam", "bow")
+    assert (cluster.state, cluster.reason) == (
+        QueryState.FAILED,
+        "site cam requires links with all sites of a query; got none with bow: the configuration has changed",
+    )
+    assert heard_of(cluster, "bow") == []
+    assert IgnoreReason.UNKNOWN_SITE in cluster.ignored
+
+
+def test_a_query_whose_home_left_can_be_dropped() -> None:
+    cluster = running()
+    feed(cluster, 0)
+    start_without(cluster, "bow", "cam")
+    assert list(cluster.sites["bow"].pins) == ["q1"]
+    cluster.give("bow", DropRequested("q1"))
+    assert list(cluster.sites["bow"].pins) == []
+    assert heard_of(cluster, "cam") == []
+    assert cluster.ignored == [IgnoreReason.UNKNOWN_SITE] * 2
 
 
 # -- what is over -----------------------------------------------------------------------------
@@ -603,6 +676,36 @@ def test_a_site_that_meets_a_home_that_died_asks_whether_it_is_still_needed() ->
         assert Returned("q1") in cluster.mail[site, "cam"]
     cluster.settle()
     assert cluster.state is QueryState.RUNNING
+
+
+def test_a_query_whose_rows_are_all_stored_waits_for_nobody() -> None:
+    """bow is gone, maybe for good, when the last rows are stored."""
+    cluster = running()
+    feed(cluster, 0)
+    cluster.hold_stores = True
+    finish(cluster, 30)
+    cluster.restart("bow")
+    away = [pair for pair in itertools.permutations(cluster.sites, 2) if "bow" in pair]
+    cluster.settle_but(*away)
+    assert cluster.state is QueryState.RECOVERING
+    while cluster.storing["cam"]:
+        cluster.finish_store("cam")
+    assert (cluster.state, cluster.reason) == (QueryState.COMPLETED, "")
+    cluster.settle()
+    check_whole(cluster)
+
+
+def test_a_query_whose_rows_are_all_stored_is_complete_when_its_home_returns() -> None:
+    cluster = running()
+    feed(cluster, 0)
+    cluster.hold_stores = True
+    finish(cluster, 30)
+    cluster.walks["q1"] += [(effect.head, effect.span) for effect in cluster.storing["cam"]]
+    cluster.stored["q1"] += [effect.rows for effect in cluster.storing["cam"]]
+    cluster.restart("cam")
+    assert (cluster.state, cluster.reason) == (QueryState.COMPLETED, "")
+    cluster.settle()
+    check_whole(cluster)
 
 
 def test_a_query_that_ended_before_its_home_died_is_told_again_and_not_begun_again() -> None:

@@ -629,7 +629,7 @@ def test_a_query_of_which_a_batch_has_nothing_fails_at_its_holder_and_the_other_
     cluster.deliver("bow", "ash")
     cluster.deliver("bow", "ash")
     assert list(cluster.sites["ash"].runs) == ["q1"]
-    assert Lost("q2", FIRST_GENERATION, "site bow has ended it") in cluster.mail["ash", "cam"]
+    assert Lost("q2", FIRST_GENERATION, "site bow no longer sends what it needs") in cluster.mail["ash", "cam"]
     cluster.settle()
     assert state_of(cluster, "q2")[0] is QueryState.DROPPED
     cluster.arrive("l", 63, watermark=70)
@@ -647,7 +647,7 @@ def test_a_query_that_failed_at_a_streams_site_fails_with_a_reason_whoever_is_he
     assert "q2" not in cluster.sites["bow"].runs
     cluster.arrive("r", 61, 62, watermark=70)
     cluster.settle_but(("bow", "cam"))
-    assert state_of(cluster, "q2") == (QueryState.RECOVERING, "site bow has ended it")
+    assert state_of(cluster, "q2") == (QueryState.RECOVERING, "site bow no longer sends what it needs")
     cluster.settle()
     state, reason = state_of(cluster, "q2")
     assert state is QueryState.FAILED

@@ -118,8 +118,9 @@ def test_what_is_shipped_after_a_crash_does_not_grow_with_the_number_of_queries(
     assert shipped(8) == shipped(1)
 
 
-def test_a_query_that_may_wait_for_long_holds_nothing_and_opens_its_own_copy() -> None:
-    cluster = crowd(Algorithm.SM_D1, 1, ("range", 30_000))
+@pytest.mark.parametrize("algorithm", [Algorithm.SM_D1, Algorithm.SM_S2])
+def test_a_query_that_may_wait_for_long_holds_nothing_and_opens_its_own_copy(algorithm: Algorithm) -> None:
+    cluster = crowd(algorithm, 1, ("range", 30_000))
     feed(cluster, 0)
     cluster.restart("bow")
     cluster.settle_but(("bow", "cam"), ("cam", "bow"))
@@ -134,6 +135,32 @@ def test_a_query_that_may_wait_for_long_holds_nothing_and_opens_its_own_copy() -
     assert cluster.state is QueryState.RUNNING
     feed(cluster, 30)
     finish(cluster, 60)
+    check_all(cluster)
+
+
+def test_a_query_that_waits_for_long_lets_tables_forget_what_it_will_not_fetch() -> None:
+    """q0 waits for bow, which cam does not reach; q1 goes on."""
+    cluster = Cluster()
+    cluster.issue("cam", Algorithm.SM_S2, "q0")
+    cluster.issue("ash", Algorithm.SM_S2, "q1")
+    cluster.settle()
+    feed(cluster, 0)
+    cut = ("bow", "cam"), ("cam", "bow")
+    cluster.restart("bow")
+    cluster.settle_but(*cut)
+    cluster.now_us += cluster.limits.prepare_us
+    cluster.give("cam", ClockAdvanced())
+    for first in range(30, 240, 30):
+        cluster.settle_but(*cut)
+        cluster.arrive("l", first, first + 4, first + 11, keys=[1, 2, 1])
+        cluster.arrive("r", first + 2, first + 4, first + 13, keys=[1, 2, 2])
+    cluster.settle_but(*cut)
+    ash = cluster.sites["ash"].arrangements
+    assert [claim.is_own for claim in ash.owned.claims] == [True]
+    (table,) = ash.local.all
+    assert table.kept_from > 9
+    cluster.settle()
+    finish(cluster, 240)
     check_all(cluster)
 
 

@@ -13,7 +13,7 @@ from node.core.encoding.rows import encode_rows
 from node.core.engine import TS
 from node.core.events import DropRequested, PeerGreeted, QueryIssued
 from node.core.limits import Limits
-from node.core.links.messages import Carry, CloseCopy, Prepare, Refused, Rows, Start
+from node.core.links.messages import Carry, CloseCopy, Prepare, Prepared, Refused, Resumption, Rows, Start
 from node.core.queries import run as run_module
 from node.core.streams.ticks import TICK_MIN, Span
 from planner.model.plans import forced_plan
@@ -350,3 +350,75 @@ def test_a_copy_that_is_closed_while_its_query_runs_leaves_its_figures_to_that_q
     cluster.give("cam", DropRequested("q1"))
     cluster.settle()
     assert ash.copy_statuses().count(half) == 1
+
+
+# -- what a query goes on with ------------------------------------------------------------------
+
+
+def going_on(*cut: tuple[str, str]) -> Cluster:
+    """ash died; all that follows has happened but what goes these ways."""
+    cluster = streaming()
+    cluster.restart("ash")
+    cluster.settle_but(*cut)
+    return cluster
+
+
+def test_a_query_that_goes_on_without_what_is_done_is_refused() -> None:
+    cluster = streaming()
+    (first,) = {message for message in cluster.sent(Prepare) if isinstance(message, Prepare)}
+    wrong = replace(first, generation=9, resumed=Resumption(0, (("a", 3),), 3))
+    cluster.say("cam", "bow", wrong)
+    refused = next(message for message in cluster.mail["bow", "cam"] if isinstance(message, Refused))
+    assert refused.reason == "query q1 requires what is done of a, b; got none of b"
+    cluster.settle()
+    assert cluster.state is QueryState.FAILED
+    assert cluster.holds_nothing()
+
+
+@pytest.mark.parametrize("part", ["frontiers", "begins"])
+def test_a_site_that_is_ready_to_go_on_says_where_its_streams_are(part: str) -> None:
+    cluster = going_on(("bow", "cam"))
+    (said,) = [message for message in cluster.mail["bow", "cam"] if isinstance(message, Prepared)]
+    cluster.mail["bow", "cam"].clear()
+    cluster.say("bow", "cam", replace(said, **{part: (("a", 3),)}))  # type: ignore[arg-type]
+    cluster.settle()
+    assert [peer for peer, _ in cluster.blamed] == ["bow"]
+    assert cluster.state is QueryState.FAILED
+    assert cluster.reason.endswith(f"a site that is ready for query q1 requires {part} of b; got none of b")
+    assert cluster.holds_nothing()
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        ({"done": (("a", 3),)}, "requires what is done of a, b; got none of b"),
+        ({"begins": ()}, "requires begins of a, b; got none of a, b"),
+        ({"islands": (("z", Span(5, 6)),)}, "requires islands of a, b; got z"),
+        (None, "requires what is done, as it was prepared; got nothing"),
+    ],
+)
+def test_the_start_of_a_query_that_goes_on_says_where_it_begins(change: dict[str, object] | None, got: str) -> None:
+    cluster = going_on(("cam", "bow"))
+    while not any(isinstance(message, Start) for message in cluster.mail["cam", "bow"]):
+        cluster.deliver("cam", "bow")
+        cluster.settle_but(("cam", "bow"))
+    (said,) = [message for message in cluster.mail["cam", "bow"] if isinstance(message, Start)]
+    assert said.resumed is not None
+    wrong = None if change is None else replace(said.resumed, **change)  # type: ignore[arg-type]
+    cluster.mail["cam", "bow"].clear()
+    cluster.say("cam", "bow", replace(said, resumed=wrong))
+    cluster.settle()
+    assert [peer for peer, _ in cluster.blamed] == ["cam"]
+    assert cluster.reason.endswith(got)
+    assert cluster.holds_nothing()
+
+
+def test_a_query_of_another_home_keeps_its_pin_whoever_asks_with_its_id() -> None:
+    """It lags, and has nothing here but that."""
+    cluster = streaming()
+    (first,) = {message for message in cluster.sent(Prepare) if isinstance(message, Prepare)}
+    cluster.sites["bow"]._participant._lose("q1", "lags")
+    cluster.say("ash", "bow", replace(first, sink="ash", generation=9))
+    assert cluster.sites["bow"].pins == ("q1",)
+    (refused,) = [message for message in cluster.mail["bow", "ash"] if isinstance(message, Refused)]
+    assert refused.reason == "site bow requires new query ids; got q1, which is a query of cam"

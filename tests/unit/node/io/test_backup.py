@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +57,28 @@ def test_a_site_that_runs_is_not_backed_up(tmp_path: Path) -> None:
     assert not (tmp_path / "backup" / MANIFEST_NAME).exists()
 
 
+def test_the_manifest_is_durable_before_it_has_its_name_and_comes_after_all_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go(opened(tmp_path / "berlin"))
+    (tmp_path / "berlin" / "headroom.new").write_bytes(bytes(4096))  # of a daemon that was killed
+    synced: list[Path] = []
+    sync = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{file}").readlink())
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    to = tmp_path / "backup"
+    back_up(tmp_path / "berlin", "c", "berlin", to)
+    manifest = synced.index(to / f"{MANIFEST_NAME}.new")
+    files = [path for path in to.rglob("*") if path.is_file() and path.name != MANIFEST_NAME]
+    assert all(synced.index(path) < manifest for path in files)
+    assert synced[-1] == to, "the folder, with the name"
+    assert "headroom.new" not in {path.name for path in files}
+
+
 def test_what_is_restored_is_another_folder_in_a_later_life_and_says_what_is_lost(tmp_path: Path, backup: Path) -> None:
     before = opened(tmp_path / "berlin", 200)
     assert restored_to(before.records, "orders") is None
@@ -65,6 +88,7 @@ def test_what_is_restored_is_another_folder_in_a_later_life_and_says_what_is_los
         "stream orders goes on at tick 4; later ones are lost",
         "query q1 was issued here and ends; rows that are known to be kept: l up to tick 3, r up to tick 2",
         "queries of other sites end with data loss if results were found with ticks that are lost; others go on",
+        "tuples that were set aside are in no backup: late_dir is as it is, and may have some of them again",
     ]
     folder = opened(tmp_path / "again", 300)
     assert (folder.records.life, folder.records.folder, folder.records.last_life) == (301, 301, 0)

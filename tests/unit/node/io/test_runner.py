@@ -124,23 +124,27 @@ def test_what_happened_before_the_runner_runs_is_not_lost(tmp_path: Path) -> Non
     asyncio.run(test())
 
 
-def test_a_life_is_told_as_written_down_only_if_it_was(tmp_path: Path) -> None:
-    """A link is not up with a peer before; if the disk is full the peer comes again, and then it is tried again."""
-    written: list[tuple[str, int]] = []
-
-    def remember(peer: str, met: Met) -> None:
-        if met.life == 1:
-            raise OSError(28, "No space left on device")
-        written.append((peer, met.life))
+def test_a_life_of_a_peer_is_for_who_keeps_records(tmp_path: Path) -> None:
+    """On a full disk it has the room that is reserved for records."""
 
     async def test(made: Driven) -> None:
-        nobody = cast("Any", None)
-        made.runner.connect(nobody, nobody, nobody, {}, remember)
-        made.stack.answers = [[RememberLife("ash", Met(1)), RememberLife("bow", Met(2))]]
+        nobody, given = cast("Any", None), list[Any]()
+        keeper = StorageThread(
+            StreamLogs({}),
+            NoRecords(1),
+            LateFiles(tmp_path / "aside"),
+            Headroom(tmp_path, 4096),
+            made.runner,
+            lambda *_: None,
+        )
+        keeper.put = given.append  # type: ignore[assignment,method-assign]
+        made.runner.connect(nobody, nobody, keeper, {})
+        made.stack.answers = [[RememberLife("ash", Met(1))]]
         made.runner.put([DropRequested("wakes it")])
+        await until(lambda: given)
+        assert given == [RememberLife("ash", Met(1))]
+        made.runner.put_from_thread([LifeRemembered("ash", Met(1))])
         await until(lambda: made.stack.heard(LifeRemembered))
-        assert made.stack.heard(LifeRemembered) == [[LifeRemembered("bow", Met(2))]]
-        assert written == [("bow", 2)]
 
     drive(tmp_path, test)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,6 +141,23 @@ def test_power_lost_at_every_step_leaves_a_log_that_is_damaged_or_goes_on() -> N
         disk.operations_left = None
         check_goes_on(disk, lost)
     assert finished
+
+
+def test_of_a_long_log_one_segment_at_a_time_is_in_memory() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    log = DiskLog(disk, 100_000)
+    for one in batches(60, 1_000):
+        log_all(log, [one])
+    names = disk.names()
+    assert len(names) > 8
+    flip(disk, names[1], disk.size(names[1]) // 2)
+    largest = max(disk.size(name) for name in names)
+    tracemalloc.start()
+    damage = LogDamage(disk)
+    assert damage.damages
+    assert tracemalloc.get_traced_memory()[1] < 5 * largest
+    assert tracemalloc.get_traced_memory()[0] < largest
+    tracemalloc.stop()
 
 
 def test_another_version_is_no_damage() -> None:

@@ -231,6 +231,23 @@ def test_a_tail_torn_at_any_byte_is_cut_and_what_was_before_survives() -> None:
             assert same(read_all(again, 0), made)
 
 
+def test_what_a_killed_daemon_had_written_and_not_synced_is_synced_when_it_is_found() -> None:
+    """It is with the system, not on the disk; who recovers it tells others, and then power may be lost."""
+    made = batches(2)
+    for seed in range(10):
+        disk = simulated(seed)
+        log = DiskLog(disk)
+        log_all(log, made[:1])
+        disk.operations_left = 1  # it is written, and the daemon is killed as it syncs
+        with pytest.raises(PowerLostError):
+            log_all(log, made[1:])
+        disk.operations_left = None
+        frontier = DiskLog(disk).recover().frontier
+        assert frontier == made[-1].span.end
+        disk.crash()
+        assert DiskLog(disk).recover().frontier == frontier
+
+
 def test_what_was_cut_does_not_come_back() -> None:
     for seed in range(20):
         disk = simulated(seed)

@@ -19,6 +19,7 @@ from node.storage.headroom import HEADROOM_NAME
 from node.storage.lock import LOCK_NAME, SiteLock
 from node.storage.site_folder import SiteFolder, contents, open_folder
 from node.storage.site_records import RECORDS_NAME
+from tests.small_disk import small_disk
 from tests.unit.logged import batches
 
 PLACE = SourcePlace(Position(0, 3), Position(0, 12))
@@ -144,17 +145,11 @@ def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_was_stopped_starts_on_a_full_disk_with_the_room_that_was_reserved(tmp_path: Path) -> None:
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-    try:
-        open_folder(tmp_path / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20).close()
-        with suppress(OSError), (tmp_path / "ballast").open("ab", buffering=0) as file:
+    with small_disk(tmp_path / "small", "4m") as place:
+        open_folder(place / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20).close()
+        with suppress(OSError), (place / "ballast").open("ab", buffering=0) as file:
             while True:
                 file.write(bytes(512))
-        again = open_folder(tmp_path / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20)
+        again = open_folder(place / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20)
         assert again.records.life == 2
         again.close()
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from node.core.links.lives import Met
+from node.core.links import lives as lives_module
+from node.core.links.lives import Met, knows_life
 from node.core.records import Delete, Put
+from node.storage import site_records
 from node.storage.errors import StorageError, VersionError
 from node.storage.site_records import (
     FORMAT_VERSION,
@@ -54,6 +57,37 @@ def test_a_folder_is_known_by_its_first_life_and_begun_anew_it_is_another(tmp_pa
     forget_records(tmp_path, "c", "berlin")
     records = opened(tmp_path, 400)
     assert (records.folder, records.last_life) == (400, 0)
+
+
+def test_an_old_copy_of_a_folder_shows_as_one_however_often_it_is_started(tmp_path: Path) -> None:
+    """Peers have met life 300, which the copy never had: its own last life is later soon."""
+    folder, copy = tmp_path / "folder", tmp_path / "copy"
+    folder.mkdir()
+    for clock_s in (100, 200):
+        opened(folder, clock_s).close()
+    shutil.copytree(folder, copy)
+    opened(folder, 300).close()
+    for clock_s in (400, 500, 600):
+        records = opened(copy, clock_s)
+        assert records.folder == 100
+        assert not knows_life(records.lives, 300)
+        records.close()
+    newest = opened(folder, 700)
+    assert newest.lives == (100, 200, 300)
+    newest.begin_folder()
+    newest.close()
+    restored = opened(folder, 800)
+    assert (restored.folder, restored.lives) == (800, ())
+
+
+def test_a_folder_remembers_its_latest_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (site_records, lives_module):
+        monkeypatch.setattr(module, "LIVES_TOLD_MAX", 3)
+    for clock_s in range(100, 107):
+        opened(tmp_path, clock_s).close()
+    records = opened(tmp_path, 200)
+    assert records.lives == (104, 105, 106)
+    assert [life for life in range(101, 109) if not knows_life(records.lives, life)] == [107, 108]
 
 
 def test_state_of_the_version_before_is_read_and_is_of_this_version_from_then_on(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -125,17 +126,20 @@ def test_an_old_life_is_refused_and_the_life_that_is_here_goes_on() -> None:
 @pytest.mark.parametrize(
     ("hello", "refused"),
     [
-        ({"last_life": 4, "folder": 3}, True),
-        ({"last_life": 5, "folder": 3}, False),
+        ({"lives": (3, 4), "folder": 3}, True),
+        # It was started before, and refused then too.
+        ({"lives": (3, 4, 6, 8), "folder": 3}, True),
+        ({"lives": (3, 4, 5), "folder": 3}, False),
+        ({"lives": (3, 4, 5, 7), "folder": 3}, False),
         # Begun anew, restored by the command, or a folder of its own: nothing of what was met is in it, and it says so.
-        ({"last_life": 0, "folder": 9}, False),
-        ({"last_life": 4, "folder": 4}, False),
-        ({"last_life": 0, "folder": 0}, False),
+        ({"lives": (), "folder": 9}, False),
+        ({"lives": (4,), "folder": 4}, False),
+        ({"lives": (), "folder": 0}, False),
     ],
 )
-def test_an_old_copy_of_a_folder_is_refused_although_its_life_is_new(hello: dict[str, int], refused: bool) -> None:
+def test_an_old_copy_of_a_folder_is_refused_although_its_life_is_new(hello: dict[str, Any], refused: bool) -> None:
     stack = Stack("c", "bow", ["ash"], TAU_MS, 2, [], Limits(), {"ash": Met(5, 3)})
-    outputs = stack.handle([ConnectionOpened("ash", 1, greeting(replace(HELLO, life=9, **hello)))], 0)  # type: ignore[arg-type]
+    outputs = stack.handle([ConnectionOpened("ash", 1, greeting(replace(HELLO, life=9, **hello)))], 0)
     if refused:
         (refusal,) = said(outputs, 1)
         assert isinstance(refusal, Refuse)

@@ -49,6 +49,9 @@ class Running:
     def is_behind(self, alias: str) -> bool:
         return False
 
+    def filled_table(self, alias: str) -> None:
+        return None
+
 
 def test_who_needs_ticks_that_were_given_up_is_told_which_and_nobody_else_is() -> None:
     """The log had [0, 9), of which [3, 5) was damaged and all before is gone with it."""

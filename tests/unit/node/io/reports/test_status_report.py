@@ -237,7 +237,9 @@ def test_a_stream_says_why_its_tuples_took_no_part_and_where_they_are(daemon: Da
 
 def test_on_a_full_disk_streams_say_so(daemon: Daemon) -> None:
     daemon.runner.disk_trouble = "state/ash required room; got No space left on device"
-    (stream,) = daemon.report.reply(peak=1).streams
+    reply = daemon.report.reply(peak=1)
+    assert reply.disk_trouble == daemon.runner.disk_trouble
+    (stream,) = reply.streams
     assert (stream.state, stream.reason) == (
         "held",
         "the disk is full: state/ash required room; got No space left on device",

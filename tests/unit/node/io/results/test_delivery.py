@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from node.client import Client, DaemonRefusedError, NotNowError, UnknownQueryError
+from node.client import Client, DaemonFailedError, DaemonRefusedError, NoRoomError, NotNowError, UnknownQueryError
 from node.core.effects import QueryState, StoreRows
 from node.core.events import RowsStored
 from node.core.streams.ticks import Span
@@ -19,7 +20,8 @@ from node.io.reports.status_report import reader_rows
 from node.io.results import delivery, row_files
 from node.io.results.spool import Piece
 from node.rpc import control_pb2 as pb
-from tests.unit.delivery import NAMES, SCHEMA, Site, rows_of
+from node.storage.folder import FolderFile
+from tests.unit.delivery import NAMES, SCHEMA, Site, rows_of, wait_until
 
 
 @pytest.fixture
@@ -185,9 +187,42 @@ def test_readers_have_places_of_their_own_and_rows_stay_until_all_have_them(site
         site.client.forget("cam-1-1", "default")
 
 
-def wait_until(ask: Callable[[], bool]) -> None:
-    while not ask():
-        time.sleep(0.01)
+def test_nobody_reads_under_the_name_of_the_sites_own_file(site: Site) -> None:
+    site.store(0, 4)
+    site.do(lambda: site.query.begin_reader("file", 0))
+    for ask in (
+        lambda: list(site.client.follow("cam-1-1", "file")),
+        lambda: site.client.take("cam-1-1", site.query.run, 2, reader="file"),
+        lambda: site.client.extent("cam-1-1", reader="file"),
+    ):
+        with pytest.raises(DaemonRefusedError, match="another one than that of the site's own file; got 'file'"):
+            ask()
+    site.client.forget("cam-1-1", "file")
+    assert list(site.query.readers) == ["default"]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, NoRoomError), (errno.EIO, DaemonFailedError)], ids=["full", "failed"]
+)
+def test_what_cannot_be_noted_may_be_later_only_if_the_disk_is_full(
+    site: Site, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[DaemonRefusedError]
+) -> None:
+    site.store(0, 4)
+    site.client.extent("cam-1-1", reader="other")
+
+    def fails(*_: object) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(FolderFile, "append", fails)
+    for ask in (
+        lambda: site.client.take("cam-1-1", site.query.run, 2),
+        lambda: site.client.extent("cam-1-1", reader="another"),
+        lambda: site.client.forget("cam-1-1", "other"),
+    ):
+        with pytest.raises(DaemonRefusedError, match=f"error {number}") as refused:
+            ask()
+        assert type(refused.value) is kind
+    assert list(site.query.readers) == ["default", "other"]
 
 
 def test_readers_and_rows_are_there_after_a_restart(tmp_path: Path) -> None:

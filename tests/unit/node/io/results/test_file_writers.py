@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from node.core.effects import QueryState
+from node.io.planning.outcome import Planned
 from node.io.results import file_writers
 from node.io.results.file_writers import FileWriters
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.journal import Facts
 from node.io.results.readers import FILE_READER
 from planner.model.errors import QueryError
-from tests.unit.delivery import Site
+from tests.unit.delivery import PLAN, Site, wait_until
 
 
 @pytest.fixture
@@ -39,11 +39,6 @@ def write_to(site: Site, path: Path, length: int, place: int) -> None:
         site._control._files.start(site.query)
 
     site.do(begin)
-
-
-def wait_until(ask: Callable[[], bool]) -> None:
-    while not ask():
-        time.sleep(0.01)
 
 
 def test_what_was_written_and_not_noted_is_cut_off_and_written_again(site: Site, tmp_path: Path) -> None:
@@ -138,11 +133,28 @@ def test_parquet_of_a_query_that_failed_is_no_file_and_its_rows_stay(site: Site,
         ("rows.txt", "a name ending in .parquet, .csv"),
         ("nowhere/rows.csv", "a file in a folder of the query's home"),
         ("there.csv", "a file that is not there yet"),
+        ("begun.parquet", "a file that is not there yet; got '.*begun.parquet.part'"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused_before_the_query_begins(
     site: Site, tmp_path: Path, name: str, said: str
 ) -> None:
     (tmp_path / "there.csv").touch()
+    (tmp_path / "begun.parquet.part").touch()
     with pytest.raises(QueryError, match=said):
         FileWriters(site.queries).check(site.query, str(tmp_path / name), "")
+
+
+def test_two_queries_do_not_write_one_file(site: Site, tmp_path: Path) -> None:
+    """Neither has begun it when the second one is asked for; both would write to the same unfinished file."""
+    first, second = (site.queries.new(Planned(PLAN), reader=FILE_READER) for _ in range(2))
+    writers = FileWriters(site.queries)
+    writers.check(first, str(tmp_path / "rows.parquet"), "")
+    with pytest.raises(QueryError, match=f"a file that no other query writes; {first.query_id} writes"):
+        writers.check(second, str(tmp_path / "." / "rows.parquet"), "")
+    assert second.query_id not in site.queries.by_id
+    third = site.queries.new(Planned(PLAN), reader=FILE_READER)
+    with pytest.raises(QueryError, match="a file that no other query writes"):
+        writers.check(third, str(tmp_path / "rows.parquet.part"), "csv")
+    fourth = site.queries.new(Planned(PLAN), reader=FILE_READER)
+    writers.check(fourth, str(tmp_path / "others.parquet"), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from node.core.streams.ticks import Span
 from node.io.planning.outcome import Planned
 from node.io.results.issued_queries import Queries
 from node.io.results.issued_query import IssuedQuery
-from node.io.results.journal import JOURNAL_NAME
-from node.storage.errors import StorageError
+from node.io.results.journal import JOURNAL_NAME, Facts
+from node.storage.errors import NoRoomError, StorageError
 from node.storage.folder import FolderFile
 from tests.unit.delivery import PLAN, rows_of
 from tests.unit.files import AtOnce, OnDemand
@@ -151,6 +152,7 @@ def test_a_restarted_site_has_its_queries_their_rows_and_the_places_of_their_rea
 
     again = Queries("cam", tmp_path, AtOnce(), life=2, durable=True)
     again.recover()
+    again.take_over()
     assert list(again.by_id) == ["cam-1-1", "cam-1-2"]
     ended, unfinished = again.by_id.values()
     assert (ended.state, ended.reason, ended.about) == (QueryState.COMPLETED, "it is said why", done.about)
@@ -181,6 +183,7 @@ def test_all_rows_taken_and_forgotten_a_query_still_knows_how_many_there_were(tm
     assert [path.name for path in (tmp_path / "cam-1-1").iterdir()] == [JOURNAL_NAME]
     again = Queries("cam", tmp_path, AtOnce(), durable=True)
     again.recover()
+    again.take_over()
     (found,) = again.by_id.values()
     assert (found.spool.rows, found.spool.first_row, found.readers["default"].place) == (10, 10, 10)
     assert found.is_settled
@@ -199,6 +202,7 @@ def test_damaged_rows_fail_their_query_with_file_and_place_and_stay_where_they_a
     path.write_bytes(data)
     again = Queries("cam", tmp_path, AtOnce(), durable=True)
     again.recover()
+    again.take_over()
     again.end_unfinished("the daemon was restarted")
     (found,) = again.by_id.values()
     assert found.state is QueryState.FAILED
@@ -218,11 +222,196 @@ def test_a_damaged_journal_is_refused_and_one_that_was_not_begun_is_none(tmp_pat
     (tmp_path / "log").mkdir()
     again = Queries("cam", tmp_path, AtOnce(), durable=True)
     again.recover()
+    again.take_over()
     assert list(again.by_id) == ["cam-1-1"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cam-1-1", "log"]
     path = tmp_path / "cam-1-1" / JOURNAL_NAME
     data = bytearray(path.read_bytes())
     data[20] ^= 1
     path.write_bytes(data)
-    with pytest.raises(StorageError, match=rf"{path} at byte 16 required a whole record; got damaged bytes"):
+    said = rf"{path} at byte 16 required a whole record; got damaged bytes \(.*--accept-data-loss puts the query aside"
+    with pytest.raises(StorageError, match=said):
         Queries("cam", tmp_path, AtOnce(), durable=True).recover()
+
+
+def begun(queries: Queries, *ticks: int) -> IssuedQuery:
+    """A query with a row of each tick."""
+    query = queries.new(Planned(PLAN))
+    query.note(query.first_facts(), lambda _: None)
+    for tick in ticks:
+        queries.store([walk(query, tick, ROW)], lambda: 0, lambda _: None)
+    return query
+
+
+def flip(path: Path, byte: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[byte] ^= 1
+    path.write_bytes(data)
+
+
+def started(folder: Path, *, accept_loss: bool = False) -> Queries:
+    made = Queries("cam", folder, AtOnce(), life=2, durable=True, accept_loss=accept_loss)
+    made.recover()
+    made.take_over()
+    return made
+
+
+def test_where_the_loss_is_accepted_a_damaged_journal_costs_its_query_alone(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    bad, good = begun(queries, 0), begun(queries, 0, 1)
+    bad.note(bad.state_facts(), lambda _: None)
+    queries.close()
+    path = tmp_path / bad.query_id / JOURNAL_NAME
+    flip(path, 20)
+    data = path.read_bytes()
+    for _ in range(2):
+        assert list(started(tmp_path, accept_loss=True).by_id) == [good.query_id]
+        assert (tmp_path / f"{bad.query_id}.damaged" / JOURNAL_NAME).read_bytes() == data
+    assert list(started(tmp_path).by_id) == [good.query_id], "it need not be said again"
+
+
+@pytest.mark.parametrize("place", [-1, 20])
+def test_a_completed_query_whose_rows_are_damaged_has_failed(tmp_path: Path, place: int) -> None:
+    """Whoever follows it would take what is left for all there are. The last record may be the only one."""
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = begun(queries, 0)
+    queries.report(query.query_id, QueryState.COMPLETED, "")
+    queries.close()
+    (path,) = (tmp_path / query.query_id).glob("*.rows")
+    flip(path, place)
+    data = path.read_bytes()
+    for _ in range(2):
+        (found,) = started(tmp_path).by_id.values()
+        assert found.state is QueryState.FAILED
+        assert f"{path.parent} required rows up to 1; got those up to 0" in found.reason
+        assert path.read_bytes() == data
+
+
+def test_rows_that_a_reader_has_taken_are_no_torn_tail(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = begun(queries, 0, 1)
+    query.begin_reader("slow", 0)
+    take(query, "slow", 0)
+    take(query, "default", 2)
+    queries.close()
+    (path,) = (tmp_path / query.query_id).glob("*.rows")
+    flip(path, -1)
+    data = path.read_bytes()
+    again = started(tmp_path)
+    assert "required rows up to 2; got those up to 1" in again.by_id[query.query_id].spool.damage
+    assert not again.can_go_on(query.query_id)
+    assert path.read_bytes() == data
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_end_that_has_no_room_is_told_when_it_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = begun(queries, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderFile, "append", full)
+        queries.report(query.query_id, QueryState.COMPLETED, "")
+        queries.retry()
+        assert query.state is QueryState.PREPARING
+        assert "no room at cam to note that it completed: No space left" in query.trouble
+    queries.retry()
+    assert (query.state, query.trouble) == (QueryState.COMPLETED, "")
+    assert started(tmp_path).by_id[query.query_id].state is QueryState.COMPLETED
+
+
+def test_what_is_dropped_is_noted_for_good_before_rows_go_and_the_journal_goes_last(tmp_path: Path) -> None:
+    work = OnDemand()
+    queries = Queries("cam", tmp_path, work, durable=True)
+    query = begun(queries, 0)
+    work.run()
+    queries.forget(query.query_id)
+    left = []
+    while work.waiting:
+        work.step()
+        left.append(sorted(path.suffix for path in tmp_path.glob("*/*")))
+    assert left == [[".journal", ".rows"], [".journal"], []]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_that_has_no_room_is_refused_and_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = queries.new(Planned(PLAN))
+    monkeypatch.setattr(FolderFile, "append", full)
+    with pytest.raises(NoRoomError, match=r"site cam cannot keep the query: .* \(error 28, ENOSPC\)"):
+        asyncio.run(queries.begin(query))
+    assert queries.by_id == {}
+
+
+# -- readers ------------------------------------------------------------------------------------
+
+
+def test_who_takes_again_is_answered_when_the_first_is_durable(tmp_path: Path) -> None:
+    work = OnDemand()
+    queries = Queries("cam", tmp_path, work, durable=True)
+    query = begun(queries, 0, 1)
+    work.run()
+
+    async def test() -> None:
+        reader = query.readers["default"]
+        takes = [asyncio.create_task(query.take(reader, 2)) for _ in range(2)]
+        readers = [asyncio.create_task(query.reader("other")) for _ in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [task.done() for task in (*takes, *readers)] == [False] * 4
+        work.step()
+        await asyncio.wait(takes)
+        await asyncio.sleep(0)
+        assert [task.done() for task in readers] == [False] * 2
+        work.run()
+        assert [(await task).name for task in readers] == ["other"] * 2
+
+    asyncio.run(test())
+
+
+class FullNow:
+    """Notes have no room, so many times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        self.times, noted = times, IssuedQuery.noted
+
+        async def note(query: IssuedQuery, facts: Facts) -> None:
+            if self.times:
+                self.times -= 1
+                raise NoRoomError("full")
+            await noted(query, facts)
+
+        monkeypatch.setattr(IssuedQuery, "noted", note)
+
+
+def test_a_place_that_was_not_noted_is_noted_when_it_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = begun(queries, 0, 1)
+    reader = query.readers["default"]
+    FullNow(monkeypatch, 2)
+    with pytest.raises(NoRoomError):
+        asyncio.run(query.take(reader, 2))
+    assert query.spool.first_row == reader.place == 2, "rows went first, to make room"
+    asyncio.run(query.take(reader, 2))
+    assert started(tmp_path).by_id[query.query_id].readers["default"].place == 2
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_reader_is_forgotten_on_a_full_disk_or_is_still_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = begun(queries, 0, 1)
+    asyncio.run(query.reader("slow"))
+    asyncio.run(query.take(query.readers["default"], 2))
+    FullNow(monkeypatch, times)
+    if times == 2:
+        with pytest.raises(NoRoomError):
+            asyncio.run(query.forget_reader("slow"))
+        assert list(query.readers) == ["default", "slow"]
+    asyncio.run(query.forget_reader("slow"))
+    assert (list(query.readers), query.spool.first_row) == (["default"], 2)
+    assert list(started(tmp_path).by_id[query.query_id].readers) == ["default"]

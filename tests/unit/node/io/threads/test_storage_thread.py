@@ -6,7 +6,6 @@ import errno
 import os
 import queue
 import random
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,12 +18,14 @@ import pyarrow as pa
 import pytest
 
 from node.core.effects import AppendBatch, ReadLog, SetAside, TrimLog, WriteRecords
-from node.core.events import BatchLogged, Event, LogRead
+from node.core.events import BatchLogged, LogRead
+from node.core.links.lives import Met
 from node.core.records import Put, RecordChange
 from node.core.streams.position import Position, SourcePlace
 from node.io.sources.late_files import LateFiles
 from node.io.threads import storage_thread
 from node.io.threads.storage_thread import StorageThread
+from node.stack import Input, LifeRemembered, RememberLife
 from node.storage.disk_log import DiskLog
 from node.storage.errors import DiskFailedError, NoRoomError, StorageError
 from node.storage.folder import Folder
@@ -33,6 +34,7 @@ from node.storage.site_folder import open_folder
 from node.storage.site_records import NoRecords
 from node.storage.stream_logs import StreamLogs
 from tests.sim.disk import SimulatedDisk
+from tests.small_disk import small_disk as mounted
 from tests.unit.logged import batches, read_all, same
 
 WAIT_S = 30
@@ -51,8 +53,8 @@ class Reports:
     said: queue.Queue[Any] = field(default_factory=queue.Queue)
     hold: threading.Event = field(default_factory=threading.Event)
 
-    def put_from_thread(self, events: list[Event]) -> None:
-        self.said.put(events)
+    def put_from_thread(self, inputs: list[Input]) -> None:
+        self.said.put(inputs)
         self.hold.wait(WAIT_S)
 
     def records_written_from_thread(self, count: int) -> None:
@@ -77,6 +79,9 @@ class Notes(NoRecords):
         self.error: StorageError | None = None
         #: So many commits find no room.
         self.refusals = 0
+
+    def remember(self, peer: str, met: Met) -> None:
+        self.commit([Put("peer_life", peer, str(met.life).encode())])
 
     def commit(self, changes: Any) -> None:
         if self.refusals:
@@ -110,6 +115,8 @@ def made(tmp_path: Path) -> Iterator[Made]:
     thread = StorageThread(
         logs, records, late, Headroom(tmp_path, 4096), reports, lambda stream, place: logged.append((stream, place))
     )
+    # As a site's folder does when it is opened.
+    assert Headroom(tmp_path, 4096).reserve()
     thread.start()
     yield Made(thread, reports, disk, records, logged)
     thread.stop()
@@ -195,7 +202,6 @@ def test_records_that_find_no_room_at_all_wait_in_their_order(made: Made, tmp_pa
 
 def test_room_that_records_needed_is_not_for_logs(made: Made, tmp_path: Path) -> None:
     """A log that takes the rest of it would leave no room for the records that follow."""
-    assert Headroom(tmp_path, 4096).reserve()
     made.records.refusals = 1
     made.thread.put(WriteRecords((change(1),)))
     assert [made.reports.next(), made.reports.next()] == [1, ("trouble", "full")]
@@ -221,6 +227,77 @@ def test_records_that_the_disk_does_not_keep_end_the_daemon(made: Made) -> None:
     made.records.error = DiskFailedError("site.db required a disk that keeps what is written; got disk I/O error")
     made.thread.put(WriteRecords((change(1),)))
     assert made.reports.next() is made.records.error
+
+
+def test_a_life_of_a_peer_is_written_in_the_reserved_room_and_told_when_it_is(made: Made) -> None:
+    """Links come up on a full disk: without them nobody forgets, and no room comes back."""
+    made.records.refusals = 1
+    made.thread.put(RememberLife("ash", Met(7)))
+    assert made.reports.next() == [LifeRemembered("ash", Met(7))]
+    assert made.records.commits == [[Put("peer_life", "ash", b"7")]]
+
+
+def test_a_life_that_finds_no_room_at_all_waits(made: Made) -> None:
+    made.records.error = NoRoomError("full")
+    made.thread.put(RememberLife("ash", Met(7)))
+    assert made.reports.next() == ("trouble", "full")
+    made.records.error = None
+    assert made.reports.next() == [LifeRemembered("ash", Met(7))]
+    assert made.reports.next() == ("trouble", "")
+
+
+class NoReserve(Headroom):
+    """What says of room what the test wants."""
+
+    has: bool | StorageError = False
+
+    def reserve(self) -> bool:
+        if isinstance(self.has, StorageError):
+            raise self.has
+        return self.has
+
+
+def begun_with(headroom: Headroom, tmp_path: Path) -> tuple[StorageThread, Reports]:
+    reports, logs = Reports(), StreamLogs({"a": DiskLog(SimulatedDisk(random.Random(1)))})
+    reports.hold.set()
+    thread = StorageThread(logs, Notes(), LateFiles(tmp_path / "late"), headroom, reports, lambda *_: None)
+    thread.start()
+    return thread, reports
+
+
+def test_a_daemon_without_reserved_room_begins_as_on_a_full_disk(tmp_path: Path) -> None:
+    headroom = NoReserve(tmp_path, 4096)
+    thread, reports = begun_with(headroom, tmp_path)
+    what, trouble = reports.next()
+    assert (what, "headroom.bin required 4,096 bytes in reserve" in trouble) == ("trouble", True)
+    thread.put(AppendBatch("a", batches(1)[0]))
+    thread.put(WriteRecords((change(1),)))
+    assert reports.next() == 1, "records are kept, batches are not"
+    headroom.has = True
+    assert [reports.next(), reports.next()] == [[BatchLogged("a", 1)], ("trouble", "")]
+    thread.stop()
+
+
+def test_reserved_room_on_a_disk_that_failed_ends_the_daemon(tmp_path: Path) -> None:
+    headroom = NoReserve(tmp_path, 4096)
+    headroom.has = DiskFailedError("broken")
+    _, reports = begun_with(headroom, tmp_path)
+    assert reports.next() is headroom.has
+
+
+@pytest.mark.parametrize(("number", "full"), [(errno.ENOSPC, True), (errno.EIO, False)])
+def test_room_that_cannot_be_had_is_said_or_an_error_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, full: bool
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", fails)
+    if full:
+        assert not Headroom(tmp_path, 4096).reserve()
+    else:
+        with pytest.raises(DiskFailedError, match=r"headroom.bin required .* \(error 5, EIO\)"):
+            Headroom(tmp_path, 4096).reserve()
 
 
 # -- what is set aside --------------------------------------------------------------------------
@@ -273,15 +350,8 @@ def test_while_the_disk_of_side_files_is_full_batches_after_wait(made: Made, mon
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    with mounted(tmp_path / "small", "4m") as place:
+        yield place
 
 
 def fill(path: Path) -> None:

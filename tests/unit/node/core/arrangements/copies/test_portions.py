@@ -878,7 +878,7 @@ def test_a_query_that_has_begun_and_is_over_at_the_owner_is_lost_at_the_holder_w
     del world.queries["q1"]
     message = world.mail["ash"].popleft()
     assert message == DropPortion(1, 1)
-    assert world.ash.on_portion("bow", message).lost == {"q1": "site bow has ended it"}
+    assert world.ash.on_portion("bow", message).lost == {"q1": "site bow no longer sends what it needs"}
     world.end_at_ash(first)
     world.batch(1, (11, 1), (12, 5))
     (sync,) = world.mail["ash"]
@@ -906,7 +906,7 @@ def test_a_query_that_has_not_begun_and_is_over_at_the_owner_is_lost_with_the_fi
     world.batch(1, (21, 1), (22, 5))
     (sync,) = world.mail["ash"]
     assert isinstance(sync, Sync)
-    assert world.ash.on_sync("bow", sync).lost == {"q2": "site bow has ended it"}
+    assert world.ash.on_sync("bow", sync).lost == {"q2": "site bow no longer sends what it needs"}
 
 
 def test_portions_of_what_is_no_full_copy_or_of_another_owner_are_refused_and_of_none_are_ignored() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +27,7 @@ from tests.e2e.harness import (
     write_cluster,
 )
 from tests.oracle.oracle import accepted
+from tests.small_disk import small_disk as mounted
 from tests.unit.logged import read_all
 
 SITES = ("alpha", "beta")
@@ -168,15 +168,8 @@ def test_a_recording_that_changed_is_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 48 MiB."""
-    place = tmp_path / "state"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    with mounted(tmp_path / "state", "48m") as place:
+        yield place
 
 
 def fill(ballast: Path) -> None:

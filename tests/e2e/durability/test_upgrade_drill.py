@@ -9,7 +9,16 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tests.e2e.cases import steady
-from tests.e2e.harness import Background, Daemons, assert_same_rows, eventually, narrows, write_cluster
+from tests.e2e.harness import (
+    PATIENCE_S,
+    Background,
+    Daemons,
+    assert_same_rows,
+    eventually,
+    issued,
+    narrows,
+    write_cluster,
+)
 from tests.e2e.spark_stream import Sink, local_spark
 
 SITES = ("alpha", "beta", "gamma")
@@ -17,16 +26,19 @@ HOME = "gamma"
 
 
 def test_every_site_is_stopped_and_started_again_under_load_and_each_reader_has_every_row_once(tmp_path: Path) -> None:
-    join = steady(10)
-    config = write_cluster(tmp_path, join.streams, sites=SITES)
+    join, warm = steady(10), steady(1, suffix="_warm")
+    config = write_cluster(tmp_path, (*join.streams, *warm.streams), sites=SITES)
     want = join.expected()
     with local_spark() as spark, Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
-        # While a site sleeps the query does not begin, however long readers take to come.
+        # Spark takes half a minute to its first rows, so it has some before: a query waits a minute for its sites.
+        first = narrows("query", "--config", config, "--at", HOME, warm.text, "--detach").ok().out.strip()
+        warming = Sink(spark, daemons.client(HOME).address, first, tmp_path / "warm").start(availableNow=True)
+        assert warming.awaitTermination(int(PATIENCE_S))
+        # While a site sleeps the query is being prepared, and no row is taken before all readers are there.
         daemons.nodes["beta"].signal(signal.SIGSTOP)
         issue = ("query", "--config", config, "--at", HOME, join.text, "--format", "csv")
         follower = Background(*issue, name="query", folder=tmp_path)
-        eventually("the query is issued", lambda: "query " in follower.err)
-        query_id = follower.err.split("query ", 1)[1].split()[0]
+        query_id = issued(follower)
         ledger = tmp_path / "ledger.parquet"
         words = ("follow", "--config", config, query_id, "--as", "ledger", "--out", ledger)
         reader = Background(*words, name="ledger", folder=tmp_path)
@@ -35,6 +47,8 @@ def test_every_site_is_stopped_and_started_again_under_load_and_each_reader_has_
         eventually("Spark waits for rows", lambda: "Waiting" in stream.status["message"])
         names = {"default", "ledger", "spark"}
         eventually("all read", lambda: {each.name for each in daemons.query_info(query_id).readers} == names)
+        info = daemons.query_info(query_id)
+        assert info.state == "preparing", f"readers took longer than a query may be prepared: {info.reason}"
         daemons.nodes["beta"].signal(signal.SIGCONT)
         stopped = []
         for number, site in enumerate((HOME, "alpha", "beta")):

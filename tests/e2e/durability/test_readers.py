@@ -24,6 +24,7 @@ from tests.e2e.harness import (
     assert_same_rows,
     environment,
     eventually,
+    issued,
     narrows,
     write_cluster,
 )
@@ -33,11 +34,6 @@ SITES = ("alpha", "beta")
 
 def query(config: Path, join: Join, *arguments: str | Path) -> tuple[str | Path, ...]:
     return ("query", "--config", config, "--at", "alpha", join.text, *arguments)
-
-
-def issued(command: Background) -> str:
-    eventually("the query is issued", lambda: "query " in command.err)
-    return command.err.split("query ", 1)[1].split()[0]
 
 
 def detached(config: Path, join: Join, *arguments: str | Path) -> str:
@@ -156,7 +152,7 @@ def test_a_query_in_a_pipe_says_who_is_away_and_status_what_recovers_since_when_
         kill(daemons, "alpha", signal.SIGTERM)
 
 
-def test_after_ctrl_c_in_a_quiet_moment_the_next_follower_gets_the_rest_and_ends(tmp_path: Path) -> None:
+def test_who_follows_a_query_whose_rows_are_all_taken_gets_none_and_ends(tmp_path: Path) -> None:
     join = steady(4)
     config = write_cluster(tmp_path, join.streams)
     with Daemons(config).start(*SITES).linked() as daemons:
