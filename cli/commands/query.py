@@ -48,7 +48,9 @@ def _one_text(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) ->
     "UTC or with a zone (default: now, less what retain of its streams says)",
 )
 @click.option("--keep", is_flag=True, help="rows stay readable after they were taken, until drop")
-@click.option("--detach", is_flag=True, help="do not follow: print the query's ID and leave its rows")
+@click.option(
+    "--detach", is_flag=True, help="do not follow: print the ID once no crash can undo the query, and leave its rows"
+)
 @click.option(
     "--to",
     type=FILE,
@@ -84,7 +86,7 @@ def command(
     with loading():
         from cli.sites import client_of  # noqa: PLC0415 - help and the Tab key do without
         from cli.tasks.caveats import say_caveats  # noqa: PLC0415
-        from cli.tasks.delivery import deliver, issue, wait_for  # noqa: PLC0415
+        from cli.tasks.delivery import await_promise, deliver, issue, wait_for  # noqa: PLC0415
         from cli.tasks.output import check_out  # noqa: PLC0415
         from cli.tasks.request import plan_request  # noqa: PLC0415
         from planner.sql.beginning import parse_beginning  # noqa: PLC0415
@@ -99,6 +101,7 @@ def command(
         wait_for(client, wait, "to issue the query")
         query_id = issue(client, request)
         if detach:
+            await_promise(client, query_id)
             print(query_id)
             return 0
         code = deliver(client, query_id, out, form, reader or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 from rich.console import Console
@@ -28,6 +29,9 @@ from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
 from planner.model.errors import NarrowsError, QueryError
 
+#: A query is prepared within a round trip between its sites.
+_PROMISE_POLL_S = 0.02
+
 
 def issue(client: Client, request: pb.IssueRequest) -> str:
     """The query's id, once its plan and what it is warned of were said. Raises QueryError if it is refused."""
@@ -41,6 +45,18 @@ def issue(client: Client, request: pb.IssueRequest) -> str:
     for warning in issued.warnings:
         print(f"narrows: {warning}", file=sys.stderr)
     return issued.query_id
+
+
+def await_promise(client: Client, query_id: str) -> None:
+    """Until a crash of its home does not end the query any more. Raises NarrowsError if it ended before."""
+    notices = Notices()
+    while (info := client.query(query_id)).state == QueryState.PREPARING:
+        notices.note(info)
+        time.sleep(_PROMISE_POLL_S)
+    if info.state in (QueryState.FAILED, QueryState.DROPPED):
+        raise NarrowsError(_ended(query_id, info))
+    if text := completeness(info.complete_from):
+        say(text)
 
 
 def wait_for(client: Client, wait_s: float | None, purpose: str) -> None:
@@ -90,11 +106,15 @@ def _say_untold(client: Client, followed: Followed) -> None:
 
 def _ended_early(query_id: str, followed: Followed, out: Path | None) -> str:
     """What is said of a query that will never have all of its rows."""
-    reason = f": {followed.info.reason}" if followed.info.reason else ""
-    text = f"query {query_id} {followed.info.state or 'ended without a word'}{reason}"
+    text = _ended(query_id, followed.info)
     if followed.partial is None:
         return f"{text}\n{rows_text(followed.rows)} came before, which are not all"
     return f"{text}\n{rows_text(followed.rows)} came before and are in {followed.partial}; {out} is as it was"
+
+
+def _ended(query_id: str, info: pb.QueryInfo) -> str:
+    reason = f": {info.reason}" if info.reason else ""
+    return f"query {query_id} {info.state or 'ended without a word'}{reason}"
 
 
 def _on_info(out: Path | None) -> OnInfo:

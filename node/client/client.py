@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
 
-from node.client.errors import MissingRowsError, StartingError, error_of
+from node.client.errors import MissingRowsError, StartingError, UnknownQueryError, error_of
 from node.client.follower import Follower
 from node.client.patience import AWAY, Patience
 from node.rpc import control_pb2 as pb
@@ -97,6 +97,14 @@ class Client:
 
     def queries(self) -> list[pb.QueryInfo]:
         return list(self._ask(self._control.Queries, pb.Empty()).queries)
+
+    def query(self, query_id: str) -> pb.QueryInfo:
+        """What home says of one query; a daemon that is away is waited for. Raises UnknownQueryError."""
+        reply = self._ask_again(self._control.Queries, pb.Empty(), f"to ask about {query_id}")
+        for info in reply.queries:
+            if info.query_id == query_id:
+                return info
+        raise UnknownQueryError(f"site {self.site} requires a query of its own; it knows no {query_id}")
 
     def drop(self, query_id: str) -> None:
         self._ask(self._control.Drop, pb.DropRequest(query_id=query_id))

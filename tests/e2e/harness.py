@@ -63,7 +63,9 @@ KINDS = {"control", "framing", "results", "keys", "key_answers", "tuples", "sync
 _BRUTE_ROWS_MAX = 1_000
 _US = {"MICROSECONDS": 1, "MILLISECONDS": 1_000, "SECONDS": 1_000_000, "MINUTES": 60_000_000}
 #: Below the range from which outgoing connections get theirs, so that none takes a port before its daemon does.
-_PORTS = range(20_000, 32_000)
+#: Processes that run tests beside each other have theirs apart: the port of a daemon that was killed is free for all.
+_WORKERS_MAX = 16
+_PORTS = range(20_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _WORKERS_MAX, 32_000, _WORKERS_MAX)
 _given_ports: set[int] = set()
 
 

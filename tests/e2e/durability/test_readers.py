@@ -41,7 +41,12 @@ def detached(config: Path, join: Join, *arguments: str | Path) -> str:
 
 
 def completed(daemons: Daemons, query_id: str) -> None:
-    eventually("the query has completed", lambda: daemons.query_info(query_id).state == "completed")
+    def ended() -> bool:
+        info = daemons.query_info(query_id)
+        assert info.state in ("planning", "starting", "running", "recovering", "completed"), info
+        return info.state == "completed"
+
+    eventually("the query has completed", ended)
 
 
 def kill(daemons: Daemons, site: str, number: signal.Signals) -> None:
@@ -254,6 +259,19 @@ def test_files_that_a_site_writes_without_anybody_have_each_row_once_over_crashe
             assert pairs(_read(file)) == pairs(join.expected())
         narrows(*query(config, join, "--detach", "--to", files[0])).failed(2, "a file that is not there yet")
     assert_same_rows(_read(files[3]), join.expected())
+
+
+def test_a_query_whose_id_was_printed_outlives_a_crash_that_comes_at_once(tmp_path: Path) -> None:
+    join = steady(4)
+    join = replace(join, left=replace(join.left, retain="1h"), right=replace(join.right, retain="1h"))
+    config = write_cluster(tmp_path, join.streams)
+    with Daemons(config, arguments=("--speed", "4")).start(*SITES).linked() as daemons:
+        for number in range(3):
+            query_id = detached(config, join, "--to", tmp_path / f"rows-{number}.csv")
+            kill(daemons, "alpha", signal.SIGKILL)
+            daemons.start("alpha")
+            daemons.linked()
+            completed(daemons, query_id)
 
 
 def _size(path: Path) -> int:

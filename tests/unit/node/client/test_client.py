@@ -12,6 +12,7 @@ import pytest
 
 from node.client import (
     Client,
+    DaemonFailedError,
     DaemonRefusedError,
     DaemonSilentError,
     DaemonUnreachableError,
@@ -64,7 +65,7 @@ class Said(grpc.RpcError):
         ("NOT_FOUND", "unknown query", UnknownQueryError, "unknown query"),
         ("FAILED_PRECONDITION", "not yet", NotNowError, "not yet"),
         ("INVALID_ARGUMENT", "no such column", DaemonRefusedError, "no such column"),
-        ("INTERNAL", "", DaemonRefusedError, "INTERNAL"),
+        ("INTERNAL", "", DaemonFailedError, "INTERNAL"),
         (
             "UNIMPLEMENTED",
             "no Rows",
