@@ -251,7 +251,8 @@ class Runner:
             case SetAside():
                 self._set_aside(output)
             case ReportQuery():
-                log.info("query %s is %s %s", output.query_id, output.state, output.reason)
+                reason = f": {output.reason}" if output.reason else ""
+                log.info("query %s is %s%s", output.query_id, output.state, reason)
                 self._store()
                 self._queries.report(output.query_id, output.state, output.reason)
             case ReportDropped():

@@ -132,11 +132,12 @@ class Queries:
         for reader in query.readers.values():
             reader.place = min(max(reader.place, query.spool.oldest_row), query.spool.rows)
         self.by_id[query_id] = query
+        slowest = min((reader.place for reader in query.readers.values()), default=query.spool.rows)
         log.info(
             "query %s has %d rows of an earlier life, %d not taken by all its readers; %d bytes were not confirmed",
             query_id,
             query.spool.rows,
-            query.spool.rows - query.spool.taken,
+            query.spool.rows - slowest,
             found.cut_bytes,
         )
         if query.state.ended:
