@@ -17,7 +17,8 @@ help:
 	@echo "make check  the inner loop, about a minute: lint, types, core, planner, some simulated clusters"
 	@echo "make test   lint, types and all tests, about twelve minutes on two idle cores"
 	@echo "make sim SEEDS=10000   many simulated clusters, each checked against the oracle"
-	@echo "make crashes   two simulated sites: a crash at every step, and every two crashes; an hour or two on two cores"
+	@echo "make crashes   two simulated sites: a crash at every step, and every two crashes; half an hour on two cores;"
+	@echo "            both with RECORD=1 write bench/results/simulated.md"
 	@echo "make chaos  ten minutes of load, kills and faults on real daemons behind Toxiproxy: bench/results/chaos.md;"
 	@echo "            SECONDS=, SEED=, ENGINE=spark, KILL_MEAN= seconds between two kills (0: none)"
 	@echo "make docs   the generated parts of docs/"
@@ -64,10 +65,10 @@ test: lint toxiproxy
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 sim: setup
-	$(BIN)/python -m tests.sim --seeds $(SEEDS)
+	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(if $(RECORD),--record)
 
 crashes: setup
-	$(BIN)/python -m tests.sim --exhaustive
+	$(BIN)/python -m tests.sim --exhaustive $(if $(RECORD),--record)
 
 chaos: toxiproxy
 	$(BIN)/python -m tests.chaos --record --seconds $(SECONDS) --seed $(SEED) --engine $(or $(ENGINE),native) $(if $(KILL_MEAN),--kill-mean $(KILL_MEAN))

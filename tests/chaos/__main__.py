@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.commit import commit
+from bench.parts import put_part
 from tests.chaos.figures import Figures
 from tests.chaos.sustained import KILL_MEAN_S, PER_S, Sustained, sustained
 from tests.e2e.harness import new_tag, none_left
@@ -70,13 +71,9 @@ def _terminated(*_: object) -> None:
 
 def record(figures: Figures, file: Path) -> None:
     """Take the place of what the file has of that engine."""
-    head, mark = "# Chaos: daemons that are killed, written by make chaos\n", "\n## Engine "
-    parts = file.read_text().split(mark)[1:] if file.exists() else []
-    kept = {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in parts}
-    kept[figures.engine] = "\n" + figures.text().split("\n", 2)[2].replace("\n# ", "\n### ")
-    title = f"{figures.seconds} s of load, seed {figures.seed}.\n\n"
-    kept[figures.engine] = "\n" + title + kept[figures.engine].lstrip("\n")
-    file.write_text(head + "".join(f"{mark}{engine}\n{text}" for engine, text in sorted(kept.items())))
+    rest = figures.text().split("\n", 2)[2].strip()
+    text = f"{figures.seconds} s of load, seed {figures.seed}.\n\n{rest}"
+    put_part(file, "Chaos: daemons that are killed, written by make chaos", f"Engine {figures.engine}", text)
 
 
 if __name__ == "__main__":

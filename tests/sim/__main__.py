@@ -20,16 +20,18 @@ def main() -> int:
     parser.add_argument(
         "--exhaustive", action="store_true", help="every crash, and every two, of two sites and five ticks"
     )
+    parser.add_argument("--record", action="store_true", help="write what came of it to bench/results too")
     options = parser.parse_args()
     if options.exhaustive:
-        return run_exhaustive(options.workers)
+        return run_exhaustive(options.workers, options.record)
     if options.seed is not None:
         outcome = check_seed(options.seed)
         print("\n".join(outcome.story))
         for query in outcome.queries:
             print(f"{query.query_id} {query.state}: {query.rows.num_rows} rows, as the oracle says")
         return 0
-    return run_many(range(options.first, options.first + options.seeds), options.workers, options.stop)
+    seeds = range(options.first, options.first + options.seeds)
+    return run_many(seeds, options.workers, options.stop, options.record)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from tests.sim.check import check_world
 from tests.sim.crashes import CrashPoint, Step
+from tests.sim.record import record
 from tests.sim.scenarios.queries import Window
 from tests.sim.scenarios.scenario import Scenario, StreamData, two_way
 from tests.sim.world import World
@@ -135,21 +136,24 @@ def _try(scenarios: Sequence[Scenario]) -> Tried:
     return Tried(len(scenarios), hits, tuple(wrong))
 
 
-def run_exhaustive(workers: int | None = None) -> int:
+def run_exhaustive(workers: int | None = None, recorded: bool = False) -> int:
     """All plans, every crash and every pair of crashes, on all cores; prints what came of it."""
     began = time.monotonic()
+    lines = ["| plan | steps, each with a crash | pairs of crashes | wrong |", "|---|---:|---:|---:|"]
     failed = runs = 0
     with multiprocessing.get_context("spawn").Pool(workers or os.cpu_count()) as pool:
         for plan in PLANS:
-            single = try_single(plan)
+            single = pool.apply_async(try_single, (plan,))
             firsts = list(points(steps_of(scenario_of(plan)), distinct=True))
             jobs = [pool.apply_async(try_pairs, (plan, first)) for first in firsts]
-            pairs = [job.get() for job in jobs]
-            wrong = [*single.wrong, *(text for tried in pairs for text in tried.wrong)]
-            count = sum(tried.runs for tried in pairs)
-            failed, runs = failed + len(wrong), runs + single.runs + count
-            seconds = time.monotonic() - began
-            print(f"{plan}: {single.runs} crashes, {count} pairs of crashes, {len(wrong)} wrong, {seconds:.0f} s")
-            print("\n".join(wrong[:5]), flush=True)
-    print(f"{runs} runs, {failed} wrong, in {time.monotonic() - began:.0f} s")
+            tried = [single.get(), *(job.get() for job in jobs)]
+            wrong = [text for each in tried for text in each.wrong]
+            pairs = sum(each.runs for each in tried[1:])
+            failed, runs = failed + len(wrong), runs + tried[0].runs + pairs
+            lines.append(f"| {plan} | {tried[0].runs:,} | {pairs:,} | {len(wrong)} |")
+            print("\n".join([lines[-1], *wrong[:5]]), flush=True)
+    lines += ["", f"{runs:,} runs, {failed} wrong, in {time.monotonic() - began:.0f} s."]
+    print(lines[-1])
+    if recorded:
+        record("Every crash, and every two", lines)
     return 1 if failed else 0

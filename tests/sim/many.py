@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 from tests.sim.check import check_seed
 from tests.sim.crashes import KINDS
+from tests.sim.record import record
 
 #: So many seeds let a daemon die at every kind of step.
 SEEDS_FOR_ALL_KINDS = 5_000
 
 
-def run_many(seeds: range, workers: int | None = None, stop: bool = False) -> int:
+def run_many(seeds: range, workers: int | None = None, stop: bool = False, recorded: bool = False) -> int:
     """Judge the seeds and print what they did; with ``stop`` only up to the first that is wrong."""
     began = time.monotonic()
     totals: Counter[str] = Counter()
@@ -32,8 +33,12 @@ def run_many(seeds: range, workers: int | None = None, stop: bool = False) -> in
             if number % 1000 == 0:
                 print(f"{number} of {len(seeds)} seeds, {failed} wrong, {time.monotonic() - began:.0f} s", flush=True)
     seconds = time.monotonic() - began
-    print(f"{number} seeds, {failed} wrong, in {seconds:.0f} s, {totals['virtual seconds'] / 3600:.1f} virtual hours")
-    print("\n".join(table_of(totals)))
+    hours = totals["virtual seconds"] / 3600
+    head = f"{number:,} seeds, {failed} wrong, in {seconds:.0f} s, {hours:.1f} virtual hours"
+    table = table_of(totals)
+    print("\n".join([head, *table]))
+    if recorded:
+        record("Seeds", [f"From seed {seeds.start} on: {head}.", "", "```text", *table, "```"])
     never = [kind for kind in KINDS if not totals[f"crash {kind}"]]
     if number >= SEEDS_FOR_ALL_KINDS and never:
         print(f"required a daemon that dies at every kind of step; got none at {', '.join(never)}", file=sys.stderr)
