@@ -23,6 +23,7 @@ examples:
   narrows query --at virginia --out rows.parquet "SELECT ..."
   narrows query --from "2026-03-01 12:00:00" "SELECT ..."   begins there, as far back as its streams still have
   narrows query --detach "SELECT ..."               prints the ID, for narrows follow
+  narrows query --detach --as spark "SELECT ..."    for Spark's option reader: rows are kept for nobody else
   narrows query --detach --to /data/rows.csv "SELECT ..."   the site writes the file, also after you are gone
 """
 

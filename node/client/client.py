@@ -128,7 +128,7 @@ class Client:
     def extent(self, query_id: str, past: int = 0, wait_ms: int = 0, reader: str = "") -> pb.ExtentReply:
         """What can be read now; with ``wait_ms``, as soon as there are rows past ``past``, or after that time.
 
-        For ``reader`` rows are kept from now on, and how far it is is said too.
+        For ``reader`` rows are kept from now on, and how far it is is said too; without one how far ``default`` is.
         """
         request = pb.ExtentRequest(query_id=query_id, past=past, wait_ms=wait_ms, reader=reader)
         return self._ask_again(self._control.Extent, request, f"to ask for rows of {query_id}")

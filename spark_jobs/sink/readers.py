@@ -138,8 +138,12 @@ class StreamReader(RowSource, DataSourceStreamReader, SupportsTriggerAvailableNo
             self._client = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        extent = self._awaited(self.options.reader)
+        extent = self._awaited()
         self.check_whole(extent)
+        if self.options.reader:
+            # Not before it can be: for a reader that nobody is, rows would be kept for ever.
+            extent = self._awaited(self.options.reader)
+            self.check_whole(extent)
         return self._offset(extent, max(extent.first, extent.taken))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

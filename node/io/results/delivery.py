@@ -40,7 +40,10 @@ class Delivery:
     async def extent(self, request: pb.ExtentRequest, context: Context) -> pb.ExtentReply:
         """What there is; waits for rows past ``request.past``, or for the end, if that is wanted."""
         query = await self._find(request.query_id, "", context)
-        reader = await reader_of(query, request.reader, context) if request.reader else None
+        # Who names none begins none. Of rows that are kept, whoever begins anew has all.
+        reader = None if query.spool.keep else query.readers.get(DEFAULT_READER)
+        if request.reader:
+            reader = await reader_of(query, request.reader, context)
         until = time.monotonic() + min(request.wait_ms, _WAIT_MS_MAX) / 1000
         while query.spool.rows <= request.past and not query.state.ended and not self._queries.leaving:
             try:

@@ -320,6 +320,26 @@ def test_a_stream_takes_under_the_name_of_its_reader(site: Site, readers: list[S
     reader = stream(readers, site, reader="spark")
     reader.commit(reader.latestOffset(reader.initialOffset(), ReadMaxRows(5)))
     assert {name: each.place for name, each in site.query.readers.items()} == {"default": 0, "spark": 5}
+    site.client.forget("cam-1-1", "default")
+    assert site.client.extent("cam-1-1").first == 5, "rows are kept for nobody else"
+
+
+def test_a_stream_that_is_refused_leaves_no_reader_for_whom_rows_are_kept(
+    site: Site, readers: list[StreamReader]
+) -> None:
+    site.client.take("cam-1-1", site.query.run, 6)
+    with pytest.raises(SinkError, match="rows 0 to 5 were taken and are not kept"):
+        stream(readers, site, reader="spark").initialOffset()
+    assert list(site.query.readers) == ["default"]
+    assert stream(readers, site, reader="spark", partial="true").initialOffset()["row"] == 6
+
+
+def test_a_stream_without_a_reader_begins_where_the_one_without_a_name_is(
+    site: Site, readers: list[StreamReader]
+) -> None:
+    site.client.extent("cam-1-1", reader="slow")
+    site.client.take("cam-1-1", site.query.run, 6)
+    assert stream(readers, site).initialOffset()["row"] == 6
 
 
 def test_how_long_to_wait_is_a_duration(site: Site) -> None:

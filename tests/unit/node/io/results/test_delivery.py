@@ -187,6 +187,23 @@ def test_readers_have_places_of_their_own_and_rows_stay_until_all_have_them(site
         site.client.forget("cam-1-1", "default")
 
 
+def test_the_extent_says_how_far_a_reader_is_and_begins_one_only_if_it_is_named(site: Site) -> None:
+    site.store(0, 4)
+    assert site.client.extent("cam-1-1", reader="other").taken == 0
+    site.client.take("cam-1-1", site.query.run, 3)
+    assert site.client.extent("cam-1-1").taken == 3
+    site.client.take("cam-1-1", site.query.run, 1, reader="other")
+    assert site.client.extent("cam-1-1", reader="other").taken == 1
+    assert list(site.query.readers) == ["default", "other"]
+
+
+@keeping
+def test_of_a_query_that_keeps_its_rows_whoever_begins_anew_has_all(site: Site) -> None:
+    site.store(0, 4)
+    site.client.take("cam-1-1", site.query.run, 3)
+    assert site.client.extent("cam-1-1").taken == 0
+
+
 def test_nobody_reads_under_the_name_of_the_sites_own_file(site: Site) -> None:
     site.store(0, 4)
     site.do(lambda: site.query.begin_reader("file", 0))
