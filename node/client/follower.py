@@ -65,8 +65,8 @@ class Follower:
             except UnknownQueryError:
                 if not self.run:
                     raise
-                text = f"query {self._request.query_id} is gone: its site began anew, without what it had kept"
-                raise MissingRowsError(f"{text}; rows from {self.next_row:,} on are lost") from None
+                text = f"query {self._request.query_id} is gone: it was dropped meanwhile, or its site began anew"
+                raise MissingRowsError(f"{text}; rows from {self.next_row:,} on are not kept any more") from None
             else:
                 return
 
