@@ -13,11 +13,18 @@ def completeness(said: pb.CompleteFrom) -> str:
     if not said.HasField("first_tick") or said.first_tick >= TICK_END:
         return ""  # at the end of its streams a query has no rows, and its reason says why
     if said.first_tick <= TICK_MIN:
-        return "rows are complete from the beginning of its streams on"
+        return "rows are complete from the beginning of the query's streams on"
     text, streams = f"from {begin_time(said)} on", ", ".join(said.limited_by)
-    if said.asked in (BeginAt.DEFAULT, BeginAt.NOW):
-        return f"rows are complete {text}" + (f" (where these streams were: {streams})" if streams else "")
-    missing = f" (the streams have no more before that: {streams})" if streams else ""
+    reason = f" ({_reason(said.asked)}: {streams})" if streams else ""
     if said.asked == BeginAt.TIME and said.from_ms > said.asked_ms:
-        return f"rows are complete only {text}, not from {moment(said.asked_ms)} on as asked{missing}"
-    return f"rows are complete {text}{missing}"
+        return f"rows are complete only {text}, not from {moment(said.asked_ms)} on as asked{reason}"
+    return f"rows are complete {text}{reason}"
+
+
+def _reason(asked: str) -> str:
+    """What it is about streams that limit a query."""
+    if asked == BeginAt.NOW:
+        return "where these streams were"
+    if asked == BeginAt.DEFAULT:
+        return "where these streams were, less their retain"
+    return "these streams have nothing older"

@@ -49,12 +49,12 @@ def test_a_query_from_the_start_of_a_recording_has_all_rows_whenever_it_is_issue
         daemons.start(*SITES).linked()
         for issued in (first, whole):
             said = narrows("follow", "--config", config, issued, "--out", out).ok()
-            assert "narrows: rows are complete from the beginning of its streams on" in said.err
+            assert "narrows: rows are complete from the beginning of the query's streams on" in said.err
             assert_same_rows(pq.read_table(out), want)
         said = narrows("follow", "--config", config, unsaid, "--out", out).ok()
         begin = daemons.query_info(unsaid).complete_from
         assert begin.from_ms > NOON_MS, "one that says nothing begins now, though all is kept"
-        assert f"(where these streams were: {', '.join(begin.limited_by)})" in said.err
+        assert f"(where these streams were, less their retain: {', '.join(begin.limited_by)})" in said.err
         assert pq.read_table(out).num_rows == from_time(want, begin.from_ms)
         # The recordings are over.
         narrows(*query("--from", "start", "--out", out)).ok()

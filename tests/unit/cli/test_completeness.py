@@ -71,18 +71,24 @@ def told(beginning: Beginning, first_tick: int | None, *limited_by: str) -> str:
     [
         (START, None, (), ""),
         (START, TICK_END, ("l",), ""),
-        (START, TICK_MIN, ("l", "r"), "rows are complete from the beginning of its streams on"),
+        (START, TICK_MIN, ("l", "r"), "rows are complete from the beginning of the query's streams on"),
         (
             START,
             2 * NOON_MS // 1000,
             ("r",),
-            "rows are complete from 2026-03-01 12:00:00 on (the streams have no more before that: r)",
+            "rows are complete from 2026-03-01 12:00:00 on (these streams have nothing older: r)",
         ),
         (
             NOW,
             2 * NOON_MS // 1000 + 1,
             ("l", "r"),
             "rows are complete from 2026-03-01 12:00:00.500 on (where these streams were: l, r)",
+        ),
+        (
+            DEFAULT_BEGINNING,
+            2 * NOON_MS // 1000,
+            ("l",),
+            "rows are complete from 2026-03-01 12:00:00 on (where these streams were, less their retain: l)",
         ),
         (at(NOON_MS + 499), 2 * NOON_MS // 1000, ("l", "r"), "rows are complete from 2026-03-01 12:00:00 on"),
         (
@@ -91,7 +97,7 @@ def told(beginning: Beginning, first_tick: int | None, *limited_by: str) -> str:
             ("l",),
             (
                 "rows are complete only from 2026-03-01 12:00:00 on, not from 2026-03-01 11:59:59.999 on as asked "
-                "(the streams have no more before that: l)"
+                "(these streams have nothing older: l)"
             ),
         ),
     ],
