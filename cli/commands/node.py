@@ -42,7 +42,8 @@ examples:
 @click.option(
     "--accept-data-loss",
     is_flag=True,
-    help="go on without what is damaged in the logs of its streams, which is put aside; queries that need it end",
+    help="go on without what is damaged, which is put aside: files of the streams' logs, and whole folders of queries "
+    "that were issued there, with their rows; queries that need it end",
 )
 @click.option("--with-parent", is_flag=True, hidden=True)
 @click.option("--verbose", is_flag=True, help="say more")
