@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from cli.errors import CommandError
 from cli.exit_codes import FAILED, NOT_RIGHT, STILL_AWAY
-from node.client import AwayTooLongError, DaemonSilentError, DaemonUnreachableError
+from node.client import AwayTooLongError, DaemonSilentError, DaemonUnreachableError, NotRightError, UnknownQueryError
 from node.config import ConfigError
 from planner.model.errors import NarrowsError, PlanError, QueryError
 from spark_jobs.java import NoJavaError
 
-_NOT_RIGHT = (ConfigError, QueryError, PlanError, CommandError, NoJavaError)
+_NOT_RIGHT = (ConfigError, QueryError, PlanError, CommandError, NoJavaError, NotRightError, UnknownQueryError)
 
 
 def said(error: NarrowsError) -> tuple[str, int]:

@@ -8,11 +8,10 @@ from pathlib import Path
 import click
 
 from cli.command import narrows_command
-from cli.errors import CommandError
 from cli.options.common import query_id_argument
 from cli.options.config import complete_sites, config_option, read_cluster
 from cli.sites import client_of, home_site
-from node.client import DaemonUnreachableError, UnknownQueryError
+from node.client import DaemonUnreachableError
 from node.config import ClusterConfig
 
 _EXAMPLES = """\
@@ -71,10 +70,7 @@ def _drop_at(cluster: ClusterConfig, query_id: str, home: str, site: str) -> Non
 
 def _ask(cluster: ClusterConfig, query_id: str, site: str) -> None:
     with client_of(cluster, site) as client:
-        try:
-            client.drop(query_id)
-        except UnknownQueryError as error:
-            raise CommandError(str(error)) from None
+        client.drop(query_id)
 
 
 def _answers(cluster: ClusterConfig, site: str) -> bool:

@@ -49,19 +49,20 @@ def command(
         raise QueryError("--forget: required nothing else, since no rows are read; got --as, --out or --format")
     with loading():
         from cli.sites import home_client  # noqa: PLC0415 - help and the Tab key do without
+        from cli.tasks.delivery import deliver, wait_for  # noqa: PLC0415
     if forget is not None:
         with home_client(cluster, query_id) as client:
+            wait_for(client, wait, f"to forget reader {forget} of {query_id}")
             client.forget(query_id, forget)
         print(f"query {query_id} keeps no rows for reader {forget}", file=sys.stderr)
         return DONE
     with loading():
         from cli.tasks.caveats import say_caveats  # noqa: PLC0415
-        from cli.tasks.delivery import deliver, wait_for  # noqa: PLC0415
         from cli.tasks.output import check_out  # noqa: PLC0415
     check_out(out, form)
     with home_client(cluster, query_id) as client:
         wait_for(client, wait, f"to follow {query_id}")
-        code = deliver(client, query_id, out, form, reader or "")
+        code = deliver(client, query_id, out, form, reader or "", wait)
     if code == DONE:
         say_caveats(cluster, query_id)
     return code

@@ -102,10 +102,10 @@ def command(
         wait_for(client, wait, "to issue the query")
         query_id = issue(client, request)
         if detach:
-            await_promise(client, query_id)
+            await_promise(client, query_id, wait)
             print(query_id)
             return 0
-        code = deliver(client, query_id, out, form, reader or "")
+        code = deliver(client, query_id, out, form, reader or "", wait)
     if code == DONE:
         say_caveats(cluster, query_id)
     return code

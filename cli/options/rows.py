@@ -25,8 +25,8 @@ wait_option = click.option(
     "--wait",
     type=seconds,
     metavar="DURATION",
-    help="the longest to wait, each time, for a site that is away, such as 10min; then exit code 3 (default: for ever, "
-    "but not for one that never answered)",
+    help="the longest to wait, each time, while the query's home is away, or while another of its sites is and no rows "
+    "come, such as 10min; then exit code 3 (default: for ever, but not for a home that never answered)",
 )
 reader_option = click.option(
     "--as",

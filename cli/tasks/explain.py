@@ -17,7 +17,7 @@ from cli.sites import home_site
 from cli.tasks.follow import follow
 from cli.tasks.output import OutputError, OutputNameError, check_file
 from cli.tasks.run import check_request
-from node.client import Client, DaemonRefusedError, DaemonUnreachableError, NotNowError
+from node.client import Client, DaemonUnreachableError, NotNowError
 from node.config import ClusterConfig
 from node.core.effects import QueryState
 from node.rpc import control_pb2 as pb
@@ -64,12 +64,7 @@ def explain(options: Explaining) -> int:
         else:
             check = _nothing
             clients = {site.name: stack.enter_context(Client(site.name, site.address)) for site in config.sites}
-        try:
-            reply, code = _ask(options, config, clients, home, check)
-        except NotNowError:
-            raise
-        except DaemonRefusedError as error:
-            raise QueryError(str(error)) from None
+        reply, code = _ask(options, config, clients, home, check)
     print(reply.json if options.json else reply.text)
     if options.picture is not None:
         _draw(options.picture, reply)

@@ -15,6 +15,7 @@ from cli.tasks.output import Output, open_output
 from node.client import (
     AwayTooLongError,
     Client,
+    DaemonRefusedError,
     DaemonUnreachableError,
     Follower,
     NoRoomError,
@@ -133,21 +134,21 @@ class _Pump:
     def end(self) -> None:
         """All that was written is safe: the site is told, which waits for one that is away, unless one wants to leave.
 
-        Raises AwayTooLongError if it stays away.
+        If it cannot be told, rows will come again; those that are here are whole all the same.
         """
         if self._followed.detached:
             self._client.patience = Patience(_LEAVE_S)
         try:
             self._tell(self._followed.written, patient=True)
         except (AwayTooLongError, DaemonUnreachableError, StartingError):
-            if not self._followed.detached:
-                raise
-            self._followed.untold = "is away and could not be told"
+            self._followed.untold = "is away and could not be told which rows were taken"
         except NoRoomError:
             # The rows are safe here, and its disk may stay full for long.
             self._followed.untold = "has no room on its disk to note which rows were taken"
         except UnknownQueryError:
             pass  # it was dropped, and keeps nothing
+        except DaemonRefusedError as error:
+            self._followed.untold = f"did not note which rows were taken ({error})"
 
     def _tell(self, before: int, *, patient: bool) -> None:
         run, name, seen = self._follower.run, self._follower.client, self._followed.written

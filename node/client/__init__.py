@@ -14,6 +14,7 @@ from node.client.errors import (
     MissingRowsError,
     NoRoomError,
     NotNowError,
+    NotRightError,
     StartingError,
     UnknownQueryError,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "MissingRowsError",
     "NoRoomError",
     "NotNowError",
+    "NotRightError",
     "Patience",
     "StartingError",
     "UnknownQueryError",

@@ -25,6 +25,10 @@ class DaemonRefusedError(NarrowsError):
     """The daemon answered, and the answer is no."""
 
 
+class NotRightError(DaemonRefusedError):
+    """What was asked is not right: the daemon changed nothing, and asking again will not help."""
+
+
 class UnknownQueryError(DaemonRefusedError):
     """The daemon has no such query."""
 
@@ -50,7 +54,7 @@ class StartingError(NotNowError):
 
 
 class AwayTooLongError(NarrowsError):
-    """A daemon was away for longer than the caller wanted to wait."""
+    """A daemon, or a site that a query needs, was away for longer than the caller wanted to wait."""
 
 
 class MissingRowsError(NarrowsError):
@@ -58,6 +62,7 @@ class MissingRowsError(NarrowsError):
 
 
 _REFUSALS = {
+    grpc.StatusCode.INVALID_ARGUMENT: NotRightError,
     grpc.StatusCode.NOT_FOUND: UnknownQueryError,
     grpc.StatusCode.FAILED_PRECONDITION: NotNowError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: NoRoomError,

@@ -117,7 +117,9 @@ def test_who_has_waited_long_enough_ends_with_a_code_of_its_own(tmp_path: Path) 
         command.end().failed(3, "site alpha is away since", "longer than 1 s")
     refused = narrows("follow", "--config", config, query_id)
     refused.failed(1, "site alpha requires a running daemon")
-    narrows("follow", "--config", config, query_id, "--wait", "1s").failed(3, "site alpha is away since")
+    for arguments in ((), ("--forget", "default")):
+        follow = ("follow", "--config", config, query_id, *arguments)
+        narrows(*follow, "--wait", "1s").failed(3, "site alpha is away since")
 
 
 def test_a_query_in_a_pipe_says_who_is_away_and_status_what_recovers_since_when_and_for_whom_it_waits(
@@ -135,6 +137,8 @@ def test_a_query_in_a_pipe_says_who_is_away_and_status_what_recovers_since_when_
         eventually("rows are filed", lambda: daemons.query_info(filed_id).rows > 5)
         kill(daemons, "beta", signal.SIGKILL)
         eventually("it says so", lambda: "narrows: site beta is away for" in command.err)
+        hasty = narrows("follow", "--config", config, query_id, "--as", "hasty", "--wait", "1s")
+        hasty.failed(3, "site beta is away for", "longer than 1 s", f"narrows follow {query_id} --as hasty takes them")
         kill(daemons, "alpha", signal.SIGTERM)
         daemons.start("alpha")
         eventually("it says that it is back", lambda: "narrows: site alpha is back after" in command.err)
@@ -224,8 +228,8 @@ def test_readers_with_names_get_every_row_each_and_one_that_is_forgotten_keeps_n
         assert {reader.name for reader in daemons.query_info(query_id).readers} == {"one", "two"}
         narrows("follow", "--config", config, query_id, "--forget", "two").ok()
         assert {reader.name for reader in daemons.query_info(query_id).readers} == {"one"}
-        narrows("follow", "--config", config, query_id, "--forget", "one").failed(1, "at least one reader")
-        narrows("follow", "--config", config, query_id, "--as", "no/such").failed(1, "a reader's name requires")
+        narrows("follow", "--config", config, query_id, "--forget", "one").failed(2, "at least one reader")
+        narrows("follow", "--config", config, query_id, "--as", "no/such").failed(2, "a reader's name requires")
 
 
 def _read(path: Path) -> pa.Table:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import grpc
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +19,8 @@ from cli.failures import said
 from cli.tasks.delivery import deliver
 from cli.tasks.follow import follow
 from cli.tasks.interruption import uninterrupted
-from node.client import Client, NoRoomError, UnknownQueryError
+from node.client import AwayTooLongError, Client, DaemonFailedError, NoRoomError, NotNowError, UnknownQueryError
+from node.client.errors import error_of
 from node.io.results import row_formats
 from node.rpc import control_pb2 as pb
 from planner.model.errors import NarrowsError
@@ -113,12 +117,21 @@ def test_that_a_query_is_dropped_is_heard_from_its_replies_not_from_what_was_to_
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])
-def test_rows_are_whole_although_the_site_has_no_room_to_note_that_they_were_taken(
-    tmp_path: Path, state: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "untold"),
+    [
+        (NoRoomError("No space left"), "has no room on its disk to note which rows were taken"),
+        (DaemonFailedError("it burns"), "did not note which rows were taken (it burns)"),
+        (NotNowError("it is followed"), "did not note which rows were taken (it is followed)"),
+        (AwayTooLongError("for long"), "is away and could not be told which rows were taken"),
+    ],
+)
+def test_rows_are_whole_although_the_site_does_not_note_that_they_were_taken(
+    tmp_path: Path, state: str, error: NarrowsError, untold: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Full(Daemon):
         def take(self, query_id: str, run: str, before: int, **_: object) -> None:
-            raise NoRoomError("No space left on device")
+            raise error
 
     path = tmp_path / "rows.csv"
     if state == "completed":
@@ -127,8 +140,36 @@ def test_rows_are_whole_although_the_site_has_no_room_to_note_that_they_were_tak
     else:
         with pytest.raises(NarrowsError, match="query q failed: so it is\n3 rows came before and are in"):
             deliver(cast("Client", Full(state)), "q", path, None)
-    said = "site alpha has no room on its disk to note which rows were taken; some rows will come again"
-    assert said in capsys.readouterr().err
+    assert f"site alpha {untold}; some rows will come again" in capsys.readouterr().err
+
+
+def test_rows_that_do_not_come_are_waited_for_as_long_as_was_asked_for(tmp_path: Path) -> None:
+    class Waiting(Replies):
+        """One of a query whose site is away."""
+
+        def __iter__(self) -> Any:
+            yield next(self._replies)
+            away = [pb.AwaySite(site="bow", trouble="refused", seconds=60)]
+            until_s = time.monotonic() + 20
+            while time.monotonic() < until_s:
+                yield pb.FollowReply(info=pb.QueryInfo(query_id="q", state="running", away=away))
+
+    daemon = Daemon()
+    daemon.replies = Waiting("running")
+    with pytest.raises(AwayTooLongError, match=r"(?s)site bow is away for 60 s .*: narrows follow q --as me") as raised:
+        deliver(cast("Client", daemon), "q", tmp_path / "rows.csv", None, "me", 0.05)
+    assert said(raised.value)[1] == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(grpc.StatusCode.INVALID_ARGUMENT, 2), (grpc.StatusCode.NOT_FOUND, 2), (grpc.StatusCode.INTERNAL, 1)],
+)
+def test_what_a_daemon_refuses_because_it_is_not_right_has_the_code_that_says_so(
+    code: grpc.StatusCode, expected: int
+) -> None:
+    refusal = cast("grpc.RpcError", SimpleNamespace(code=lambda: code, details=lambda: "no"))
+    assert said(error_of(refusal, "alpha", "127.0.0.1:1")) == ("no", expected)
 
 
 def test_ctrl_c_counts_when_the_block_is_done() -> None:

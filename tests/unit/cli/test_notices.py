@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cli.tasks.notices import Notices
+from node.client import AwayTooLongError
 from node.rpc import control_pb2 as pb
 
 
 class Told:
-    def __init__(self) -> None:
+    def __init__(self, wait_s: float | None = None) -> None:
         self.now_s = 0.0
         self.lines: list[str] = []
-        self.notices = Notices(self.lines.append, lambda: self.now_s)
+        self.notices = Notices(self.lines.append, lambda: self.now_s, wait_s)
 
-    def info(self, away_s: float | None, trouble: str = "") -> None:
+    def info(self, away_s: float | None, trouble: str = "", rows: int = 0) -> None:
         away = [] if away_s is None else [pb.AwaySite(site="bow", trouble="refused", seconds=away_s)]
-        self.notices.note(pb.QueryInfo(query_id="ash-1", away=away, trouble=trouble))
+        self.notices.note(pb.QueryInfo(query_id="ash-1", away=away, trouble=trouble), rows)
 
 
 def test_a_site_that_is_away_is_named_once_and_then_rarely_and_again_when_it_is_back() -> None:
@@ -29,6 +32,29 @@ def test_a_site_that_is_away_is_named_once_and_then_rarely_and_again_when_it_is_
     told.info(None)
     told.info(None)
     assert told.lines[3:] == ["site bow is back: query ash-1 goes on"]
+
+
+def test_a_site_is_waited_for_no_longer_than_was_asked_for() -> None:
+    told = Told(wait_s=10)
+    for second in range(10):
+        told.now_s = second
+        told.info(1000.0 + second)  # it was away long before anybody waited
+    told.now_s = 10
+    with pytest.raises(AwayTooLongError, match=r"bow is away for 1010 s \(refused\).*waited for it longer than 10 s"):
+        told.info(1010.0)
+
+
+def test_who_gets_rows_does_not_wait_nor_is_a_site_away_that_comes_and_goes() -> None:
+    told = Told(wait_s=10)
+    for second in range(100):
+        told.now_s = second
+        told.info(float(second), rows=second // 5)
+    for second in range(100, 200):
+        told.now_s = second
+        told.info(None if second % 5 == 0 else float(second))
+    for second in range(200, 300):
+        told.now_s = second
+        told.info(second % 5)  # it was back between two infos
 
 
 def test_what_keeps_rows_from_being_stored_is_said_once_while_it_lasts_and_when_it_is_over() -> None:

@@ -18,6 +18,7 @@ from node.client import (
     DaemonUnreachableError,
     MissingRowsError,
     NotNowError,
+    NotRightError,
     UnknownQueryError,
 )
 from node.client.errors import error_of
@@ -64,7 +65,7 @@ class Said(grpc.RpcError):
         ),
         ("NOT_FOUND", "unknown query", UnknownQueryError, "unknown query"),
         ("FAILED_PRECONDITION", "not yet", NotNowError, "not yet"),
-        ("INVALID_ARGUMENT", "no such column", DaemonRefusedError, "no such column"),
+        ("INVALID_ARGUMENT", "no such column", NotRightError, "no such column"),
         ("INTERNAL", "", DaemonFailedError, "INTERNAL"),
         (
             "UNIMPLEMENTED",
