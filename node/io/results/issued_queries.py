@@ -21,7 +21,7 @@ from node.io.planning.outcome import Planned
 from node.io.results.about import About, about_facts, about_plan
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.journal import JOURNAL_NAME, Facts, Journal
-from node.io.results.readers import DEFAULT_READER, Reader
+from node.io.results.readers import DEFAULT_READER, Reader, ways_on
 from node.io.results.scratch import Scratch
 from node.io.results.spool import Spool
 from node.io.threads.file_thread import FileWork
@@ -120,7 +120,7 @@ class Queries:
             self._remove_folder(query_id, journal)
             return
         query = self._read(query_id, journal, noted)
-        state: Facts = next(facts for facts in reversed(noted) if "state" in facts)
+        state = next(facts for facts in noted if "state" in facts)
         # What a reader has taken was confirmed before, whatever is said of the whole.
         found = query.spool.recover(max([state["rows"], *(reader.place for reader in query.readers.values())]))
         query.state, query.reason = QueryState(state["state"]), state["reason"]
@@ -130,6 +130,9 @@ class Queries:
                 before = [query.reason] if query.state is not QueryState.COMPLETED and query.reason else []
                 query.state, query.reason = QueryState.FAILED, "; ".join([*before, found.damage])
         for reader in query.readers.values():
+            if reader.writes and reader.place < query.spool.oldest_row:
+                self._give_up(query, reader)
+            # On a full disk rows are forgotten before it is noted that a reader without a file has them.
             reader.place = min(max(reader.place, query.spool.oldest_row), query.spool.rows)
         self.by_id[query_id] = query
         slowest = min((reader.place for reader in query.readers.values()), default=query.spool.rows)
@@ -144,6 +147,14 @@ class Queries:
             query.ending = True
             self._ended[query_id] = query
 
+    @staticmethod
+    def _give_up(query: IssuedQuery, reader: Reader) -> None:
+        """Rows are missing that are not in its file: what is written behind them would look whole."""
+        path, oldest = reader.note["file"], query.spool.oldest_row
+        text = f"{path} requires rows from {reader.place} on; kept are those from {oldest} on"
+        log.error("query %s: %s: it is not written any more", query.query_id, text)
+        reader.give_up(f"{text}: it is not written any more ({ways_on(query.query_id)})")
+
     def _read(self, query_id: str, journal: Journal, noted: Sequence[Facts]) -> IssuedQuery:
         first = noted[0]
         if first.get("query") != query_id:
@@ -154,9 +165,8 @@ class Queries:
         for facts in noted:
             if "reader" in facts:
                 note = {name: value for name, value in facts.items() if name not in ("reader", "place")}
-                query.readers[facts["reader"]] = Reader(facts["reader"], facts["place"], note=note)
-            elif "forgotten" in facts:
-                query.readers.pop(facts["forgotten"], None)
+                reader = query.readers[facts["reader"]] = Reader(facts["reader"], facts["place"], note=note)
+                reader.trouble = note.get("given_up", "")
         return query
 
     def can_go_on(self, query_id: str) -> bool:
@@ -203,7 +213,7 @@ class Queries:
     async def begin(self, query: IssuedQuery) -> None:
         """That there is this query is durable from now on. Raises StorageError, and forgets it, if it cannot be."""
         try:
-            await query.noted(query.first_facts())
+            await query.noted(*query.facts())
         except StorageError as error:
             del self.by_id[query.query_id]
             raise type(error)(f"site {self._site} cannot keep the query: {error}") from None
@@ -306,12 +316,12 @@ class Queries:
             else:
                 self._end(query, state, reason)
 
-        query.note({"state": state.value, "reason": reason, "rows": 0}, noted)
+        query.note(noted, {"state": state.value, "reason": reason, "rows": 0})
 
     def _end(self, query: IssuedQuery, state: QueryState, reason: str) -> None:
         query.state, query.reason, query.trouble = state, reason, ""
         # How many rows there were must be known when the last file is gone.
-        query.note(query.state_facts(), lambda error: None if error else query.spool.finish())
+        query.note(lambda error: None if error else query.spool.finish(), query.state_facts())
         query.wake()
         if query.query_id not in self.by_id:
             return
@@ -332,7 +342,7 @@ class Queries:
             self._work.put(lambda: self._remove_folder(query_id, query.journal), lambda _: None)
 
         # Only when that is durable: a start must not take what is left of it for a query.
-        query.note({"dropped": True}, noted)
+        query.note(noted, {"dropped": True})
         query.wake()
 
     def _remove_folder(self, query_id: str, journal: Journal) -> None:

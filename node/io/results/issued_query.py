@@ -84,7 +84,7 @@ class IssuedQuery:
     # -- what is noted ------------------------------------------------------------------------
 
     def facts(self) -> list[Facts]:
-        """Everything that its journal has to say."""
+        """Everything that its journal has to say of it when it begins."""
         return [self.first_facts(), self.state_facts(), *(reader.facts() for reader in self.readers.values())]
 
     def first_facts(self) -> dict[str, Any]:
@@ -95,15 +95,14 @@ class IssuedQuery:
         """How it stands."""
         return {"state": self.state.value, "reason": self.reason, "rows": self.spool.rows}
 
-    def note(self, facts: Facts, then: Callable[[Exception | None], None]) -> None:
+    def note(self, then: Callable[[Exception | None], None], *noted: Facts) -> None:
         """Have something noted in its journal; ``then`` is told when that is durable, or why it cannot be."""
-        whole = [*self.facts(), facts]
-        self.work.put(lambda: self.journal.append(facts, whole), then, self.journal.commit)
+        self.work.put(lambda: self.journal.append(*noted), then, self.journal.commit)
 
-    async def noted(self, facts: Facts) -> None:
+    async def noted(self, *noted: Facts) -> None:
         """The same, for who waits for it. Raises StorageError: NoRoomError if the disk is only full."""
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self.note(facts, lambda error: None if done.done() else done.set_result(error))
+        self.note(lambda error: None if done.done() else done.set_result(error), *noted)
         error = await done
         if isinstance(error, OSError):
             raise disk_error(f"{self.query_id}/{JOURNAL_NAME}", "a disk that takes a note", error) from error

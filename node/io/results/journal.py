@@ -1,12 +1,13 @@
 """What home must know of a query besides its rows: what it is, how it stands, how far its readers are.
 
 Small facts in a file that grows, the later ones instead of the earlier; written anew when it has grown. A fact counts
-once ``commit`` confirmed it.
+once ``commit`` confirmed it. What is written anew is what was noted, in the thread that notes: whoever asks for a note
+may not have heard yet of the one before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +20,12 @@ _UNFINISHED = ".new"
 #: It is written anew when it has grown by this.
 JOURNAL_BYTES = 1 << 16
 
+#: What it is about comes first; about one of several things of a kind, such as readers, that is its name too.
 Facts = Mapping[str, Any]
+_Latest = dict[Hashable, Facts]
+#: By its first name, a fact after which nothing is known any more of a thing of that kind.
+_ENDS = {"forgotten": "reader"}
+_SEVERAL = ("reader",)
 
 
 class Journal:
@@ -29,6 +35,8 @@ class Journal:
         self._open_disk = open_disk
         self._growth_bytes = growth_bytes
         self._file: DiskFile | None = None
+        #: What counts of all that is written, in the order in which it was first noted.
+        self._latest: _Latest = {}
         self._count = 0
         #: Bytes that are written, that are durable, and beyond which it is written anew.
         self._nbytes = 0
@@ -37,7 +45,7 @@ class Journal:
         self._failed = ""
 
     def recover(self) -> list[Facts]:
-        """What was noted, in order; nothing if not even the first note was confirmed.
+        """What counts of all that was noted, what was noted first first; nothing if not even that was confirmed.
 
         Raises StorageError if it is damaged, or of another version.
         """
@@ -56,21 +64,27 @@ class Journal:
         # A daemon that was killed may have written notes and not synced them.
         self._file.sync()
         disk.sync_names()
-        return [record.facts for record in found]
+        self._latest = _after({}, [record.facts for record in found])
+        return [*self._latest.values()]
 
-    def append(self, facts: Facts, whole: Sequence[Facts]) -> None:
-        """Note something; it is safe after ``commit``. ``whole`` is everything anew, what is noted now included.
+    def append(self, *noted: Facts) -> None:
+        """Note something; it is safe after ``commit``. What a journal begins with is there as a whole or not at all.
 
         Raises OSError, and has noted nothing, if the disk does not take it.
         """
         if self._failed:
             raise StorageError(self._failed)
+        latest = _after(self._latest, noted)
         if self._nbytes == 0 or self._nbytes > self._nbytes_max:
-            self._begin(whole)
-            return
+            self._begin(latest)
+        else:
+            self._write(noted)
+        self._latest = latest
+
+    def _write(self, noted: Iterable[Facts]) -> None:
         if self._file is None:
             self._file = self._open_disk().open(JOURNAL_NAME)
-        parts, end = self._encoded([facts], self._nbytes)
+        parts, end = self._encoded(noted, self._nbytes)
         try:
             self._file.append(parts)
         except OSError:
@@ -78,7 +92,7 @@ class Journal:
             raise
         self._nbytes = end
 
-    def _encoded(self, noted: Sequence[Facts], at: int) -> tuple[list[Bytes], int]:
+    def _encoded(self, noted: Iterable[Facts], at: int) -> tuple[list[Bytes], int]:
         parts: list[Bytes] = []
         for facts in noted:
             record, found = encode(self._count, facts, (), at, self._synced)
@@ -87,11 +101,11 @@ class Journal:
             self._count += 1
         return parts, at
 
-    def _begin(self, whole: Sequence[Facts]) -> None:
+    def _begin(self, latest: _Latest) -> None:
         """Write it anew: another file, which takes the place of this one when it is durable."""
         disk = self._open_disk()
         self._count = self._synced = 0
-        parts, end = self._encoded(whole, FILE_HEAD_BYTES)
+        parts, end = self._encoded(latest.values(), FILE_HEAD_BYTES)
         file = disk.create(JOURNAL_NAME + _UNFINISHED)
         try:
             file.append([file_head(), *parts])
@@ -135,3 +149,15 @@ class Journal:
         if file is not None:
             with suppress(OSError):
                 file.close()
+
+
+def _after(latest: _Latest, noted: Iterable[Facts]) -> _Latest:
+    """What counts after some more is noted."""
+    after = dict(latest)
+    for facts in noted:
+        kind, name = next(iter(facts.items()))
+        if kind in _ENDS:
+            after.pop((_ENDS[kind], name), None)
+        else:
+            after[(kind, name) if kind in _SEVERAL else kind] = facts
+    return after

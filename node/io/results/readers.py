@@ -26,6 +26,11 @@ def reader_name(name: str) -> str:
     return name
 
 
+def ways_on(query_id: str) -> str:
+    """What to do about a file that cannot be written on."""
+    return f"narrows follow {query_id} --as NAME takes rows that are kept, --forget {FILE_READER} gives the file up"
+
+
 @dataclass
 class Reader:
     """One reader."""
@@ -62,6 +67,15 @@ class Reader:
     def read(self) -> int:
         """Rows before this number were read or taken."""
         return max(self.place, self.seen)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is a file that the site still has to write on."""
+        return "file" in self.note and not self.note["whole"] and not self.note.get("given_up")
+
+    def give_up(self, why: str) -> None:
+        """Its file is not written any more, and stays as it is; its rows are kept until it is forgotten."""
+        self.note, self.trouble = {**self.note, "given_up": why}, why
 
     def attach(self, client: str, row: int) -> int:
         """A connection begins to read at ``row``, instead of the one before; its number."""

@@ -28,6 +28,9 @@ MUTANTS = (
     bug("a note counts before it is synced", "Journal.commit", drop("_sync")),
     bug("a journal has its name before it is synced", "Journal._begin", drop("_sync", at=0)),
     bug("half a note stays on a full disk", "Journal._cut", drop("truncate")),
+    bug("a journal that is written anew has not what was noted before", "Journal.append", drop("_latest")),
+    bug("a reader that was forgotten is there again", "journal._after", condition("_ENDS", "False")),
+    bug("a file is written on behind rows that it has not", "Queries._recover", condition("writes", "False")),
     bug(
         "rows are forgotten when one reader has them",
         "IssuedQuery.forget_taken",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +18,8 @@ from node.io.planning.outcome import Planned
 from node.io.results.issued_queries import Queries
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.journal import JOURNAL_NAME, Facts
+from node.io.results.readers import FILE_READER
+from node.io.threads.file_thread import run_jobs
 from node.storage.errors import NoRoomError, StorageError
 from node.storage.folder import FolderFile
 from tests.unit.delivery import PLAN, rows_of
@@ -71,9 +75,13 @@ def walk(query: IssuedQuery, tick: int, rows: pa.RecordBatch = ROWS) -> StoreRow
     return StoreRows(query.query_id, "a", Span(tick, tick + 1), 0, rows)
 
 
+def note(query: IssuedQuery, *noted: Facts) -> None:
+    query.note(lambda _: None, *noted)
+
+
 def take(query: IssuedQuery, reader: str, row: int) -> None:
     query.readers[reader].place = row
-    query.note(query.readers[reader].facts(), lambda _: None)
+    note(query, query.readers[reader].facts())
     query.forget_taken()
 
 
@@ -140,7 +148,7 @@ def test_a_restarted_site_has_its_queries_their_rows_and_the_places_of_their_rea
     queries = Queries("cam", tmp_path, AtOnce(), durable=True)
     done, going, dropped = (queries.new(Planned(PLAN), keep=keep) for keep in (False, True, False))
     for query in (done, going, dropped):
-        query.note(query.first_facts(), lambda _: None)
+        note(query, *query.facts())
         queries.store([walk(query, tick, ROW) for tick in range(3)], lambda: 0, lambda _: None)
     done.begin_reader("other", 0)
     take(done, "other", 2)
@@ -176,7 +184,7 @@ def test_a_restarted_site_has_its_queries_their_rows_and_the_places_of_their_rea
 def test_all_rows_taken_and_forgotten_a_query_still_knows_how_many_there_were(tmp_path: Path) -> None:
     queries = Queries("cam", tmp_path, AtOnce(), durable=True)
     query = queries.new(Planned(PLAN))
-    query.note(query.first_facts(), lambda _: None)
+    note(query, *query.facts())
     queries.store([walk(query, 0)], lambda: 0, lambda _: None)
     queries.report(query.query_id, QueryState.COMPLETED, "")
     take(query, "default", 10)
@@ -192,7 +200,7 @@ def test_all_rows_taken_and_forgotten_a_query_still_knows_how_many_there_were(tm
 def test_damaged_rows_fail_their_query_with_file_and_place_and_stay_where_they_are(tmp_path: Path) -> None:
     queries = Queries("cam", tmp_path, AtOnce(), durable=True)
     query = queries.new(Planned(PLAN))
-    query.note(query.first_facts(), lambda _: None)
+    note(query, *query.facts())
     for tick in range(3):
         queries.store([walk(query, tick, ROW)], lambda: 0, lambda _: None)
     queries.close()
@@ -215,7 +223,7 @@ def test_a_damaged_journal_is_refused_and_one_that_was_not_begun_is_none(tmp_pat
     queries = Queries("cam", tmp_path, AtOnce(), durable=True)
     query = queries.new(Planned(PLAN))
     for _ in range(3):
-        query.note(query.first_facts(), lambda _: None)
+        note(query, *query.facts())
     queries.close()
     (tmp_path / "cam-1-7").mkdir()
     (tmp_path / "cam-1-7" / f"{JOURNAL_NAME}.new").write_bytes(b"narrows")
@@ -237,7 +245,7 @@ def test_a_damaged_journal_is_refused_and_one_that_was_not_begun_is_none(tmp_pat
 def begun(queries: Queries, *ticks: int) -> IssuedQuery:
     """A query with a row of each tick."""
     query = queries.new(Planned(PLAN))
-    query.note(query.first_facts(), lambda _: None)
+    note(query, *query.facts())
     for tick in ticks:
         queries.store([walk(query, tick, ROW)], lambda: 0, lambda _: None)
     return query
@@ -259,7 +267,7 @@ def started(folder: Path, *, accept_loss: bool = False) -> Queries:
 def test_where_the_loss_is_accepted_a_damaged_journal_costs_its_query_alone(tmp_path: Path) -> None:
     queries = Queries("cam", tmp_path, AtOnce(), durable=True)
     bad, good = begun(queries, 0), begun(queries, 0, 1)
-    bad.note(bad.state_facts(), lambda _: None)
+    note(bad, bad.state_facts())
     queries.close()
     path = tmp_path / bad.query_id / JOURNAL_NAME
     flip(path, 20)
@@ -368,6 +376,77 @@ def test_who_takes_again_is_answered_when_the_first_is_durable(tmp_path: Path) -
         assert [(await task).name for task in readers] == ["other"] * 2
 
     asyncio.run(test())
+
+
+class ToldLater(OnDemand):
+    """File work of which the loop hears when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[Callable[[Any], None], object]] = []
+
+    def do(self) -> None:
+        """What was asked for is done and durable, and nobody has heard of it."""
+        self.told += run_jobs(self.waiting)
+        self.waiting.clear()
+
+    def run(self) -> None:
+        while self.waiting or self.told:
+            told, self.told = self.told, []
+            for then, result in told:
+                then(result)
+            self.do()
+
+
+CSV = {"file": "/data/rows.csv", "form": "csv", "length": 0, "whole": False}
+
+
+def test_an_end_that_is_noted_before_a_take_is_told_does_not_undo_the_take(tmp_path: Path) -> None:
+    """The journal of a life before is written anew with the second note. Rows that are taken are forgotten."""
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = queries.new(Planned(PLAN), reader=FILE_READER)
+    query.readers[FILE_READER].note = CSV
+    asyncio.run(queries.begin(query))
+    queries.store([walk(query, 0)], lambda: 0, lambda _: None)
+    queries.close()
+    work = ToldLater()
+    again = Queries("cam", tmp_path, work, life=2, durable=True)
+    again.recover()
+    again.take_over()
+    found = again.by_id[query.query_id]
+
+    async def take_and_end() -> None:
+        taking = asyncio.create_task(found.take(found.readers[FILE_READER], 10, {**CSV, "length": 999}))
+        begun = asyncio.create_task(found.reader("new"))
+        await asyncio.sleep(0)
+        work.do()
+        again.report(found.query_id, QueryState.COMPLETED, "")
+        while not begun.done():
+            work.run()
+            await asyncio.sleep(0)
+        await taking
+
+    asyncio.run(take_and_end())
+    assert found.spool.oldest_row == 10, "the rows are forgotten"
+    third = started(tmp_path).by_id[query.query_id]
+    reader = third.readers[FILE_READER]
+    assert (reader.place, reader.note["length"], reader.trouble) == (10, 999, "")
+    assert (list(third.readers), third.state) == ([FILE_READER, "new"], QueryState.COMPLETED)
+
+
+def test_a_file_whose_rows_are_gone_before_it_had_them_is_given_up_and_that_is_told(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = begun(queries, 0, 1)
+    query.begin_reader(FILE_READER, 2).note = CSV
+    queries.report(query.query_id, QueryState.COMPLETED, "")
+    take(query, "default", 2)
+    assert query.spool.oldest_row == 2
+    query.readers[FILE_READER].place = 1
+    note(query, query.readers[FILE_READER].facts())
+    for _ in range(2):
+        reader = started(tmp_path).by_id[query.query_id].readers[FILE_READER]
+        assert reader.trouble.startswith("/data/rows.csv requires rows from 1 on; kept are those from 2 on")
+        assert not reader.writes
 
 
 class FullNow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from contextlib import suppress
 
 import pytest
 
@@ -15,22 +16,38 @@ GROWTH = 600
 
 
 def note(journal: Journal, number: int) -> None:
-    """One fact, which counts instead of all before it; when the journal is written anew, it alone is."""
-    journal.append({"number": number}, [{"number": number}])
+    """One fact, which counts instead of all before it."""
+    journal.append({"number": number})
 
 
 def last(facts: list[Facts]) -> int:
     return int(facts[-1]["number"]) if facts else -1
 
 
-def test_notes_are_read_in_order() -> None:
+def test_of_notes_about_the_same_the_last_counts_and_what_was_forgotten_is_gone() -> None:
     disk = SimulatedDisk(random.Random(0))
-    journal = Journal(lambda: disk)
-    for number in range(5):
-        note(journal, number)
-    journal.commit()
-    assert [facts["number"] for facts in Journal(lambda: disk).recover()] == [0, 1, 2, 3, 4]
+    for growth in (GROWTH, 0):  # as it was noted, and written anew
+        journal = Journal(lambda: disk, growth)
+        journal.recover()
+        for number in range(3):
+            journal.append({"query": "q"}, {"reader": "a", "place": number}, {"state": number})
+            journal.append({"reader": "b", "place": number})
+            journal.append({"reader": "c", "place": number}, {"forgotten": "c"})
+        journal.append({"forgotten": "b"})
+        journal.commit()
+        found = Journal(lambda: disk).recover()
+        assert found == [{"query": "q"}, {"reader": "a", "place": 2}, {"state": 2}]
     assert Journal(lambda: SimulatedDisk(random.Random(0))).recover() == []
+
+
+def test_what_a_journal_begins_with_is_there_as_a_whole_or_not_at_all() -> None:
+    for operation in range(8):
+        disk = SimulatedDisk(random.Random(operation))
+        disk.operations_left = operation
+        with suppress(PowerLostError):
+            Journal(lambda disk=disk: disk).append({"query": "q"}, {"state": 0}, {"reader": "a"})  # type: ignore[misc]
+        disk.crash()
+        assert len(Journal(lambda disk=disk: disk).recover()) in (0, 3)  # type: ignore[misc]
 
 
 def test_it_is_written_anew_when_it_has_grown() -> None:
@@ -102,7 +119,7 @@ def test_a_full_disk_takes_no_half_note() -> None:
     disk.room = None
     note(journal, 2)
     journal.commit()
-    assert [facts["number"] for facts in Journal(lambda: disk).recover()] == [0, 2]
+    assert Journal(lambda: disk).recover() == [{"number": 2}]
 
 
 def test_after_a_sync_that_failed_nothing_is_noted_any_more() -> None:
