@@ -74,9 +74,9 @@ class Control(ControlServicer):
             beginning = parse_beginning(request.begin)
             planned = await self._desk.plan(request, self._require_links, explained=request.explained)
             reader = FILE_READER if request.to else reader_name(request.reader)
+            note = self._files.begin(request.to, request.to_format) if request.to else {}
             issued = self._queries.new(planned, keep=request.keep, reader=reader)
-            if request.to:
-                self._files.check(issued, request.to, request.to_format)
+            issued.readers[reader].note = note
             await self._queries.begin(issued)
         except StorageError as error:
             await refuse_note(error, "the query cannot be issued", context)
@@ -165,7 +165,7 @@ class Control(ControlServicer):
         self._runner.put([DropRequested(query.query_id)])
         while not query.state.ended and query.unnoted_end is None:
             await query.changed.wait()
-        self._files.forget(query)
+        await self._files.forget(query)
         self._queries.forget(query.query_id)
         return pb.Empty()
 

@@ -4,11 +4,20 @@ Exactly once over crashes: how long the file is and which rows that are is noted
 a start it is cut to that length. A Parquet file cannot be cut, so its rows are taken when it is whole, and a start
 begins it anew. A file that cannot be written on is said in ``status``, tried again, and loses no row. So is one that
 somebody removed or replaced: what is not in the file of that name is not taken.
+
+Nothing is overwritten or cut that may be somebody else's:
+- a file is made where there is none, and that it was is noted before there is a byte in it;
+- what is noted of its length is noted with a checksum of the bytes before, and it is cut only if it has these;
+- what is cut is not longer than the rows that are here, which are written again. An old copy of the site's folder, put
+  back, finds a file with rows that it does not have;
+- a Parquet file gets its name when no other has it; that it is whole is noted before, so a start knows it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 import logging
 import os
 from collections.abc import Callable
@@ -21,7 +30,8 @@ import pyarrow as pa
 
 from node.io.results.issued_queries import Queries
 from node.io.results.issued_query import IssuedQuery
-from node.io.results.readers import FILE_READER, Reader
+from node.io.results.journal import Facts
+from node.io.results.readers import FILE_READER, Reader, ways_on
 from node.io.results.row_files import CHUNK_BYTES_MAX
 from node.io.results.row_formats import FILE_FORMATS, GROWING_FORMATS, RowOutput, row_output
 from node.io.results.spool import Piece, read_pieces
@@ -37,6 +47,8 @@ T = TypeVar("T")
 _TAKE_EVERY_S = 0.5
 #: What fails is tried again after so long.
 _AGAIN_S = 2.0
+#: So much of a file before a length is looked at to know whether it is the one that had that length.
+_TAIL_BYTES = 1 << 16
 _CLIENT = "this site"
 
 
@@ -47,34 +59,30 @@ class FileWriters:
         self._queries = queries
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def check(self, query: IssuedQuery, to: str, form: str) -> None:
-        """Have a query that begins write its rows to a file. Raises QueryError if there can be none."""
+    def begin(self, to: str, form: str) -> Facts:
+        """What is noted of a file that a query is to write. Raises QueryError if there can be none."""
         path = Path(to)
         form = form or FILE_FORMATS.get(path.suffix, "")
-        try:
-            if form not in FILE_FORMATS.values():
-                raise QueryError(f"--to requires a name ending in {', '.join(FILE_FORMATS)}; got {to!r}")
-            if not path.is_absolute() or not path.parent.is_dir():
-                raise QueryError(f"--to requires a file in a folder of the query's home; got {to!r}")
-            for each in _written_for(path, form):
-                if each.exists() or each.is_symlink():
-                    raise QueryError(f"--to requires a file that is not there yet; got {str(each)!r}")
-            if owner := self._writer_of(path, form):
-                raise QueryError(f"--to requires a file that no other query writes; {owner} writes {to!r}")
-            if not os.access(path.parent, os.W_OK | os.X_OK):
-                raise QueryError(f"--to requires a folder that the site may write to; got {to!r}")
-        except QueryError:
-            del self._queries.by_id[query.query_id]
-            raise
-        query.readers[FILE_READER].note = {"file": to, "form": form, "length": 0, "whole": False}
+        if form not in FILE_FORMATS.values():
+            raise QueryError(f"--to requires a name ending in {', '.join(FILE_FORMATS)}; got {to!r}")
+        if not path.is_absolute() or not path.parent.is_dir():
+            raise QueryError(f"--to requires a file in a folder of the query's home; got {to!r}")
+        for each in _written_for(path, form):
+            if os.path.lexists(each):
+                raise QueryError(f"--to requires a file that is not there yet; got {str(each)!r}")
+        if owner := self._writer_of(path, form):
+            raise QueryError(f"--to requires a file that no other query writes; {owner} writes {to!r}")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise QueryError(f"--to requires a folder that the site may write to; got {to!r}")
+        return {"file": to, "form": form, "length": 0, "whole": False, "made": 0}
 
     def _writer_of(self, path: Path, form: str) -> str:
         """The query that writes to this file, or to the one that is to become it; nothing if none does."""
         wanted = {each.resolve() for each in _written_for(path, form)}
         for query in self._queries.by_id.values():
-            note = query.readers[FILE_READER].note if FILE_READER in query.readers else {}
-            if "file" in note and not note["whole"]:
-                written = _written_for(Path(note["file"]), note["form"])
+            reader = query.readers.get(FILE_READER)
+            if reader is not None and reader.writes:
+                written = _written_for(Path(reader.note["file"]), reader.note["form"])
                 if any(each.resolve() in wanted for each in written):
                     return query.query_id
         return ""
@@ -82,14 +90,17 @@ class FileWriters:
     def start(self, query: IssuedQuery) -> None:
         """Write, or write on, the file of a query, if it has one that is not whole."""
         reader = query.readers.get(FILE_READER)
-        if reader is not None and "file" in reader.note and not reader.note["whole"]:
+        if reader is not None and reader.writes:
             self._tasks[query.query_id] = asyncio.create_task(self._write(query, reader))
 
-    def forget(self, query: IssuedQuery) -> None:
-        """The query is dropped: its file stays as it is."""
+    async def forget(self, query: IssuedQuery) -> None:
+        """The query is dropped: its file stays as it is, but for one that is none before it is whole."""
         task = self._tasks.pop(query.query_id, None)
         if task is not None:
             task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if FILE_READER in query.readers:
+                await asyncio.to_thread(_discard, query.readers[FILE_READER].note)
 
     async def stop(self) -> None:
         """Let go of all files."""
@@ -99,10 +110,11 @@ class FileWriters:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _write(self, query: IssuedQuery, reader: Reader) -> None:
+        writer = _FileWriter(query, reader, self._queries)
         while query.readers.get(FILE_READER) is reader:
             try:
-                await _FileWriter(query, reader, self._queries).write()
-                return
+                await writer.write()
+                break
             except (OSError, NarrowsError, pa.ArrowException) as error:
                 if reader.trouble != str(error):
                     log.warning(
@@ -110,10 +122,12 @@ class FileWriters:
                     )
                 reader.trouble = str(error)
             await asyncio.sleep(_AGAIN_S)
+        if query.readers.get(FILE_READER) is not reader:
+            await _undisturbed(partial(_discard, reader.note))
 
 
 class _FileWriter:
-    """One attempt to write a file on until it is whole."""
+    """Writes a file on until it is whole."""
 
     def __init__(self, query: IssuedQuery, reader: Reader, queries: Queries) -> None:
         self._query = query
@@ -123,39 +137,110 @@ class _FileWriter:
         self._grows = reader.note["form"] in GROWING_FORMATS
         self._part = _written_for(self._path, reader.note["form"])[-1]
         self._row = reader.place
+        #: Rows before this number may be in the file: those that an earlier life left, and those written since.
+        self._reach = query.spool.rows
+
+    @property
+    def _length(self) -> int:
+        """How much of the file is known, and stays. A file that does not grow is begun anew."""
+        return int(self._reader.note["length"]) if self._grows else 0
 
     async def write(self) -> None:
-        """Raises OSError, NarrowsError or ArrowException if it cannot be."""
+        """Raises OSError, NarrowsError or ArrowException if it cannot be; then it may be tried again."""
+        self._row = self._reader.place
         connection = self._reader.attach(_CLIENT, self._row)
         file, output = None, None
         try:
-            file, output = await _undisturbed(self._open)
+            if not self._grows and await _undisturbed(self._is_whole):
+                await self._note(self._query.spool.rows, whole=True)
+                return
+            file = await _undisturbed(self._open)
+            await self._cut(file)
+            output = await _undisturbed(partial(self._output, file))
             await self._pump(file, output)
         finally:
             self._reader.detach(connection)
-            if file is not None and output is not None:
+            if output is not None:
                 output.abandon()
+            if file is not None:
                 await asyncio.shield(asyncio.to_thread(_close, file))
 
-    def _open(self) -> tuple[BinaryIO, RowOutput]:
-        """The file, cut to what is known of it."""
+    async def _note(self, row: int, **facts: object) -> None:
+        await self._query.take(self._reader, row, {**self._reader.note, **facts})
+
+    def _is_whole(self) -> bool:
+        """Whether the whole file has its name already. Raises StorageError if another one has it."""
+        if not os.path.lexists(self._path):
+            return False
         length = self._reader.note["length"]
-        file: BinaryIO
-        if not self._grows or length == 0:
-            file = self._part.open("wb")
-        else:
-            try:
-                file = self._part.open("r+b")
-            except FileNotFoundError:
+        if length and self._path.is_file():
+            with self._path.open("rb") as file:
+                if file.seek(0, os.SEEK_END) == length and _tail(file, length) == self._reader.note["tail"]:
+                    sync_folder(self._path.parent)
+                    return True
+        raise self._taken(self._path)
+
+    def _open(self) -> BinaryIO:
+        """The file, if it is the one that was written. Raises StorageError if it is another."""
+        try:
+            file = self._part.open("r+b")
+        except FileNotFoundError:
+            if self._length:
                 raise self._gone() from None
-            size = file.seek(0, os.SEEK_END)
-            if size < length:
-                file.close()
-                raise StorageError(f"{self._part} required the {length} bytes that were written; got {size}")
-            file.truncate(length)
-            file.seek(length)
-        form = self._reader.note["form"]
-        return file, row_output(file, form, self._query.about.arrow_schema, begins=length == 0)
+            return self._part.open("x+b")
+        try:
+            if self._length:
+                self._check(file)
+            elif not _is_own(os.fstat(file.fileno()), self._reader.note):
+                raise self._taken(self._part)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _check(self, file: BinaryIO) -> None:
+        """That it begins with what is known of it."""
+        length, size = self._length, os.fstat(file.fileno()).st_size
+        required = f"{self._part} required the {length} bytes that were written"
+        if size < length:
+            raise StorageError(f"{required}; got {size} ({ways_on(self._query.query_id)})")
+        # One that an earlier version of the system noted is known by its length alone.
+        if self._reader.note.get("tail", "") not in ("", _tail(file, length)):
+            raise StorageError(f"{required}; got others, which stay as they are ({ways_on(self._query.query_id)})")
+
+    async def _cut(self, file: BinaryIO) -> None:
+        """Cut what a crash left behind what is known; before there is a byte in a file it is noted that it was made."""
+        status = os.fstat(file.fileno())
+        behind = status.st_size - self._length
+        if self._grows and behind > 0:
+            most = await self._bytes_of_rows(behind)
+            if behind > most:
+                rows = f"rows {self._row} to {self._reach - 1}" if self._row < self._reach else "no row"
+                required = f"{self._part} required at most {most} bytes behind the {self._length} that are noted"
+                got = f"{behind}, which stay as they are: is the site's folder an old copy?"
+                hint = ways_on(self._query.query_id)
+                raise StorageError(f"{required}, of {rows} that may be in it; got {got} ({hint})")
+        await _undisturbed(partial(file.truncate, self._length))
+        if not self._length and self._reader.note.get("made") != status.st_ino:
+            await self._note(self._reader.place, made=status.st_ino)
+
+    async def _bytes_of_rows(self, enough: int) -> int:
+        """How many bytes the rows take that may be in the file and are not noted, counted until they are ``enough``."""
+        sink, nbytes, row = io.BytesIO(), 0, self._row
+        output = row_output(sink, self._reader.note["form"], self._query.about.arrow_schema, begins=not self._length)
+        while nbytes < enough and row < self._reach:
+            pieces = self._query.spool.pieces(row, self._reach, CHUNK_BYTES_MAX)
+            await _undisturbed(partial(_write_pieces, output, pieces))
+            row = pieces[-1].end_row
+            nbytes += sink.tell()
+            sink.seek(0)
+            sink.truncate()
+        output.finish()
+        return nbytes + sink.tell()
+
+    def _output(self, file: BinaryIO) -> RowOutput:
+        file.seek(self._length)
+        return row_output(file, self._reader.note["form"], self._query.about.arrow_schema, begins=not self._length)
 
     async def _pump(self, file: BinaryIO, output: RowOutput) -> None:
         query, loop = self._query, asyncio.get_running_loop()
@@ -164,6 +249,7 @@ class _FileWriter:
             changed, ended = query.changed, query.state.ended
             while self._row < query.spool.rows:
                 pieces = query.spool.pieces(self._row, query.spool.rows, CHUNK_BYTES_MAX)
+                self._reach = max(self._reach, pieces[-1].end_row)
                 await _undisturbed(partial(_write_pieces, output, pieces))
                 self._row = self._reader.sent = self._reader.seen = pieces[-1].end_row
                 self._queries.retry()
@@ -180,34 +266,37 @@ class _FileWriter:
 
     async def _take(self, file: BinaryIO) -> None:
         if self._grows and self._row > self._reader.place:
-            length = await _undisturbed(partial(self._synced, file))
-            await self._query.take(self._reader, self._row, {**self._reader.note, "length": length})
+            await self._note(self._row, **await _undisturbed(partial(self._synced, file)))
             self._queries.retry()
 
     async def _end(self, file: BinaryIO, output: RowOutput) -> None:
         """All rows are written. What there is of a failed query is no whole Parquet file: its rows stay here."""
         place = self._row
         if not self._grows and self._query.state != "completed":
-            await _undisturbed(partial(self._abandon, output))
+            output.abandon()
+            await _undisturbed(partial(_discard, self._reader.note))
             place = self._reader.place
             self._reader.trouble = f"the query {self._query.state}: its rows are not in {self._path}, but here"
         else:
-            await _undisturbed(partial(self._finish, file, output))
-        note = {**self._reader.note, "whole": True}
+            await _undisturbed(output.finish)
+            known = await _undisturbed(partial(self._synced, file))
+            if not self._grows:
+                await self._note(self._reader.place, **known)
+                await _undisturbed(self._rename)
         # Only then are rows forgotten: who begins the file anew needs them all.
-        await self._query.take(self._reader, place, note)
+        await self._note(place, whole=True)
 
-    def _finish(self, file: BinaryIO, output: RowOutput) -> None:
-        output.finish()
-        self._synced(file)
-        if not self._grows:
-            self._part.replace(self._path)
-            sync_folder(self._path.parent)
+    def _rename(self) -> None:
+        if os.path.lexists(self._path):
+            raise self._taken(self._path)
+        self._part.rename(self._path)
+        sync_folder(self._path.parent)
 
-    def _synced(self, file: BinaryIO) -> int:
-        """Make the file durable, and its name with it; how long it is.
+    def _synced(self, file: BinaryIO) -> Facts:
+        """Make the file durable, and its name with it; what is known of it then.
 
-        Raises StorageError if it is not the one of that name any more: nobody would find the rows.
+        Raises StorageError if it is not the one of that name any more, or somebody else has written to it: nobody would
+        find the rows.
         """
         file.flush()
         os.fsync(file.fileno())
@@ -220,24 +309,47 @@ class _FileWriter:
             there = False
         if not there:
             raise self._gone()
-        return length
+        if self._length:
+            self._check(file)
+        return {"length": length, "tail": _tail(file, length)}
 
     def _gone(self) -> StorageError:
         if not self._grows:
             return StorageError(f"{self._part} was removed or replaced; it is written anew")
         text = f"{self._path} was removed or replaced, with the {self._reader.place} rows that were in it"
-        query_id = self._query.query_id
-        hint = f"narrows follow {query_id} --as NAME takes them, --forget {FILE_READER} gives the file up"
-        return StorageError(f"{text}; the others are kept here until it is back ({hint})")
+        return StorageError(f"{text}; the others are kept here until it is back ({ways_on(self._query.query_id)})")
 
-    def _abandon(self, output: RowOutput) -> None:
-        output.abandon()
-        self._part.unlink(missing_ok=True)
+    def _taken(self, path: Path) -> StorageError:
+        required = f"{path} required a name that no other file has, for the rows of query {self._query.query_id}"
+        return StorageError(f"{required}; got one that was not written for it, and stays as it is: move it away")
 
 
 def _written_for(path: Path, form: str) -> tuple[Path, ...]:
     """The file, and the one that is written until it is whole, if that is another."""
     return (path,) if form in GROWING_FORMATS else (path, path.with_name(path.name + ".part"))
+
+
+def _is_own(status: os.stat_result, note: Facts) -> bool:
+    """Whether a file of which no byte is noted was made for this query."""
+    # One that was made, and then the daemon died, has nothing in it; of one of an earlier version of the system it is
+    # not known.
+    made = note.get("made")
+    return made is None or status.st_ino == made or (made == 0 and status.st_size == 0)
+
+
+def _tail(file: BinaryIO, length: int) -> str:
+    """Tells whether the bytes before a length are those that were there."""
+    nbytes = min(length, _TAIL_BYTES)
+    return hashlib.blake2b(os.pread(file.fileno(), nbytes, length - nbytes), digest_size=16).hexdigest()
+
+
+def _discard(note: Facts) -> None:
+    """Remove what there is of a file that will not be whole, and that nobody can read before it is."""
+    part = _written_for(Path(note["file"]), note["form"])[-1]
+    if note["form"] not in GROWING_FORMATS and not note["whole"]:
+        with suppress(OSError):  # it only takes room, and whoever wants the name is told of it
+            if _is_own(part.stat(), note):
+                part.unlink()
 
 
 async def _undisturbed(work: Callable[[], T]) -> T:

@@ -9,6 +9,8 @@ from tests.mutants.mutant import bug
 TESTS = {
     "Journal": "test_journal results/test_issued_queries",
     "Spool": "test_spool",
+    "_FileWriter": "results/test_file_writers",
+    "FileWriters": "io/test_backup",
     "Queries": "results/test_issued_queries results/test_delivery",
     "": "test_row_files test_journal test_spool results/test_issued_queries",
 }
@@ -35,6 +37,11 @@ MUTANTS = (
         "rows are forgotten when one reader has them",
         "IssuedQuery.forget_taken",
         value("min()", "max(reader.place for reader in self.readers.values())"),
+    ),
+    bug("a file is cut that is not the one that was written", "_FileWriter._check", condition("_tail", "False")),
+    bug("a file is cut that was not made for the query", "_FileWriter._open", condition("_is_own", "False")),
+    bug(
+        "a file goes on although its site was restored", "FileWriters.start", condition("writes", "reader is not None")
     ),
     bug("a segment goes although walks in it are not done", "Spool._forget", without("spans")),
     bug("a segment goes although rows in it are not taken", "Spool._forget", without("chunks")),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +20,9 @@ from node.io.results import file_writers
 from node.io.results.file_writers import FileWriters
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.journal import Facts
-from node.io.results.readers import FILE_READER
+from node.io.results.readers import FILE_READER, Reader
 from planner.model.errors import QueryError
-from tests.unit.delivery import PLAN, Site, wait_until
+from tests.unit.delivery import NAMES, PLAN, Site, wait_until
 
 
 @pytest.fixture
@@ -30,38 +33,58 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     made.close()
 
 
-def write_to(site: Site, path: Path, length: int, place: int) -> None:
-    """As after a start: so much of the file is known, and that it has rows up to there."""
+def write_to(site: Site, path: Path, place: int = 0, **noted: object) -> Reader:
+    """As a query with such a file begins, or a start goes on with one of which more is noted."""
 
     def begin() -> None:
         reader = site.query.begin_reader(FILE_READER, place)
-        reader.note = {"file": str(path), "form": path.suffix[1:], "length": length, "whole": False}
+        reader.note = {"file": str(path), "form": path.suffix[1:], "length": 0, "whole": False, "made": 0, **noted}
         site._control._files.start(site.query)
 
     site.do(begin)
+    return site.query.readers[FILE_READER]
 
 
-def test_what_was_written_and_not_noted_is_cut_off_and_written_again(site: Site, tmp_path: Path) -> None:
+def tail_of(path: Path, length: int) -> str:
+    with path.open("rb") as file:
+        return file_writers._tail(file, length)
+
+
+def refused(site: Site, why: str) -> bool:
+    """Waits until it is said why nothing is written on; false if every row is written."""
+    reader = site.query.readers[FILE_READER]
+    wait_until(lambda: why in reader.trouble or reader.place == site.query.spool.rows)
+    return why in reader.trouble
+
+
+def numbers_in(path: Path) -> list[int]:
+    """The first column of a file with a header."""
+    return [int(line.split(",")[0]) for line in path.read_text().splitlines()[1:]]
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_what_was_written_and_not_noted_is_cut_off_and_written_again(site: Site, tmp_path: Path, earlier: bool) -> None:
+    """``earlier``: a version that noted no checksum."""
     site.store(0, 4)
     path = tmp_path / "rows.csv"
     path.write_text("header\n0\n1\n2\nhalf a r")
-    write_to(site, path, len("header\n0\n1\n"), 2)
-    reader = site.query.readers[FILE_READER]
+    length = len("header\n0\n1\n")
+    known = {} if earlier else {"tail": tail_of(path, length)}
+    reader = write_to(site, path, 2, length=length, **known)
     wait_until(lambda: reader.place == 4)
-    assert [line.split(",")[0] for line in path.read_text().splitlines()] == ["header", "0", "1", "2", "3"]
+    assert numbers_in(path) == [0, 1, 2, 3]
     assert reader.note["length"] == path.stat().st_size
     site.store(4, 1)
     site.end(QueryState.COMPLETED)
     wait_until(lambda: bool(reader.note["whole"]))
-    assert [line.split(",")[0] for line in path.read_text().splitlines()[1:]] == ["0", "1", "2", "3", "4"]
+    assert numbers_in(path) == [0, 1, 2, 3, 4]
 
 
 def test_a_file_that_is_shorter_than_it_was_is_said_and_its_rows_stay(site: Site, tmp_path: Path) -> None:
     site.store(0, 4)
     path = tmp_path / "rows.csv"
     path.write_text("he")
-    write_to(site, path, 7, 0)
-    reader = site.query.readers[FILE_READER]
+    reader = write_to(site, path, length=7)
     wait_until(lambda: "required the 7 bytes that were written; got 2" in reader.trouble)
     assert (reader.place, site.query.spool.first_row, path.read_text()) == (0, 0, "he")
     path.write_text("header\n")  # somebody puts it back
@@ -71,8 +94,7 @@ def test_a_file_that_is_shorter_than_it_was_is_said_and_its_rows_stay(site: Site
 def test_rows_after_those_of_a_file_that_was_removed_are_kept_until_it_is_back(site: Site, tmp_path: Path) -> None:
     site.store(0, 2)
     path = tmp_path / "rows.csv"
-    write_to(site, path, 0, 0)
-    reader = site.query.readers[FILE_READER]
+    reader = write_to(site, path)
     wait_until(lambda: reader.place == 2)
     path.rename(tmp_path / "elsewhere.csv")
     site.store(2, 2)
@@ -82,11 +104,153 @@ def test_rows_after_those_of_a_file_that_was_removed_are_kept_until_it_is_back(s
     assert (reader.place, site.query.spool.rows) == (2, 4)
     (tmp_path / "elsewhere.csv").rename(path)
     wait_until(lambda: reader.place == 4 and not reader.trouble)
-    assert [line.split(",")[0] for line in path.read_text().splitlines()[1:]] == ["0", "1", "2", "3"]
+    assert numbers_in(path) == [0, 1, 2, 3]
     # Somebody who wants the rows otherwise gives the file up, although it is being written.
     site.client.extent(site.query.query_id, reader="me")
     site.client.forget(site.query.query_id, FILE_READER)
     assert FILE_READER not in site.query.readers
+
+
+PRECIOUS = "of somebody else\n" * 10_000
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_another_file_that_is_longer_stays_as_it_is_and_no_row_is_lost(site: Site, tmp_path: Path, rows: int) -> None:
+    """``rows``: so many were in the file when it was moved away; of none nothing is noted but that it was made."""
+    path = tmp_path / "rows.csv"
+    reader = write_to(site, path)
+    if rows:
+        site.store(0, rows)
+    wait_until(lambda: reader.place == rows and reader.note["made"] != 0)
+    path.rename(tmp_path / "rows.1.csv")
+    other = tmp_path / "other"
+    other.write_text(PRECIOUS)
+    other.rename(path)
+    site.store(rows, 2)
+    assert refused(site, "got others, which stay as they are" if rows else "and stays as it is: move it away")
+    assert (reader.place, path.read_text()) == (rows, PRECIOUS)
+    path.rename(tmp_path / "other")
+    if rows:
+        (tmp_path / "rows.1.csv").rename(path)
+    wait_until(lambda: reader.place == rows + 2 and not reader.trouble)
+    assert numbers_in(path) == [*range(rows + 2)]
+
+
+def test_a_file_that_somebody_wrote_over_is_not_written_on(site: Site, tmp_path: Path) -> None:
+    """It is the one that is open: only what is in it tells."""
+    site.store(0, 2)
+    path = tmp_path / "rows.csv"
+    reader = write_to(site, path)
+    wait_until(lambda: reader.place == 2)
+    mine = path.read_bytes()
+    path.write_text(PRECIOUS[: len(mine)])
+    site.store(2, 1)
+    assert refused(site, "got others, which stay as they are")
+    assert reader.place == 2
+    path.write_bytes(mine)
+    wait_until(lambda: reader.place == 3)
+    assert numbers_in(path) == [0, 1, 2]
+
+
+def test_a_file_that_was_made_just_before_a_crash_is_the_querys_own(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.touch()
+    site.store(0, 2)
+    reader = write_to(site, path)
+    wait_until(lambda: reader.place == 2)
+    assert numbers_in(path) == [0, 1]
+
+
+@pytest.mark.parametrize(("lines", "cut"), [(2, True), (3, False)])
+def test_no_more_is_cut_than_the_rows_that_an_earlier_life_left(
+    site: Site, tmp_path: Path, lines: int, cut: bool
+) -> None:
+    """An old copy of the site's folder knows less rows than are in the file, and rows that come now are no others."""
+    site.store(0, 4)
+    path = tmp_path / "rows.csv"
+    row = ",".join(str(2 + 1000 * place) for place in range(len(NAMES))) + "\n"
+    path.write_text("header\n0\n1\n")
+    length = path.stat().st_size
+    known = tail_of(path, length)
+    with path.open("a") as file:
+        file.write(row * lines)
+    text = path.read_text()
+    reader = write_to(site, path, 2, length=length, tail=known)
+    if cut:
+        wait_until(lambda: reader.place == 4)
+        assert numbers_in(path) == [0, 1, 2, 3]
+    else:
+        assert refused(site, "is the site's folder an old copy?")
+        site.store(4, 100)
+        reader.trouble = ""
+        assert refused(site, "of rows 2 to 3 that may be in it")
+        assert (reader.place, path.read_text()) == (2, text)
+
+
+def test_an_old_copy_of_a_sites_folder_does_not_cut_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_writers, "_AGAIN_S", 0.05)
+    state, path = tmp_path / "state", tmp_path / "rows.csv"
+    with closing(Site(state, keep=False)) as site:
+        site.store(0, 2)
+        reader = write_to(site, path)
+        wait_until(lambda: reader.place == 2)
+    shutil.copytree(state, tmp_path / "copy")
+    with closing(Site(state, keep=False)) as site:
+        site.do(site._control.start)
+        site.store(2, 500)
+        wait_until(lambda: site.query.readers[FILE_READER].place == 502)
+    whole = path.read_bytes()
+    shutil.rmtree(state)
+    (tmp_path / "copy").rename(state)
+    with closing(Site(state, keep=False)) as site:
+        site.do(site._control.start)
+        wait_until(lambda: "is the site's folder an old copy?" in site.query.readers[FILE_READER].trouble)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("suffix", ["", ".part"])
+def test_parquet_takes_no_name_that_another_file_has_got_meanwhile(site: Site, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "rows.parquet"
+    reader = write_to(site, path)
+    site.store(0, 2)
+    wait_until(lambda: reader.sent == 2)
+    other = tmp_path / "other"
+    other.write_text(PRECIOUS)
+    there = other.rename(tmp_path / f"rows.parquet{suffix}")
+    site.end(QueryState.COMPLETED)
+    assert refused(site, "and stays as it is: move it away")
+    assert (there.read_text(), reader.place) == (PRECIOUS, 0)
+    there.rename(other)
+    wait_until(lambda: bool(reader.note["whole"]))
+    assert pq.read_table(path).column(0).to_pylist() == [0, 1]
+    assert sorted(each.name for each in tmp_path.glob("rows*")) == ["rows.parquet"]
+
+
+def test_parquet_that_was_whole_when_the_daemon_died_is_known(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    path.write_text(PRECIOUS)
+    site.store(0, 2)
+    site.end(QueryState.COMPLETED)
+    length = path.stat().st_size
+    reader = write_to(site, path, length=length, tail=tail_of(path, length), made=7)
+    wait_until(lambda: bool(reader.note["whole"]))
+    assert (reader.place, path.read_text()) == (2, PRECIOUS)
+
+
+@pytest.mark.parametrize("way", ["forget", "drop"])
+def test_what_there_is_of_a_parquet_file_goes_with_its_reader(site: Site, tmp_path: Path, way: str) -> None:
+    reader = write_to(site, tmp_path / "rows.parquet")
+    site.store(0, 2)
+    part = tmp_path / "rows.parquet.part"
+    wait_until(lambda: reader.sent == 2)
+    assert part.exists()
+    if way == "forget":
+        site.client.forget(site.query.query_id, FILE_READER)
+    else:
+        asyncio.run_coroutine_threadsafe(site._control._files.forget(site.query), site.loop).result()
+        site.do(lambda: site.queries.forget(site.query.query_id))
+    wait_until(lambda: not part.exists())
+    site.do(lambda: site._control._files.begin(str(tmp_path / "rows.parquet"), ""))
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -105,9 +269,8 @@ def test_a_file_is_the_same_if_what_is_written_cannot_be_noted_at_once(
     site.store(0, 3)
     path = tmp_path / f"rows.{form}"
     monkeypatch.setattr(IssuedQuery, "noted", note)
-    write_to(site, path, 0, 0)
+    reader = write_to(site, path)
     site.end(QueryState.COMPLETED)
-    reader = site.query.readers[FILE_READER]
     wait_until(lambda: bool(reader.note["whole"]))
     assert len(refused) == 2
     rows = pq.read_table(path) if form == "parquet" else pa.csv.read_csv(path)
@@ -116,9 +279,8 @@ def test_a_file_is_the_same_if_what_is_written_cannot_be_noted_at_once(
 
 def test_parquet_of_a_query_that_failed_is_no_file_and_its_rows_stay(site: Site, tmp_path: Path) -> None:
     site.store(0, 4)
-    write_to(site, tmp_path / "rows.parquet", 0, 0)
+    reader = write_to(site, tmp_path / "rows.parquet")
     site.end(QueryState.FAILED, "no luck")
-    reader = site.query.readers[FILE_READER]
     wait_until(lambda: bool(reader.note["whole"]))
     assert list(tmp_path.glob("rows*")) == []
     assert (reader.place, reader.trouble) == (
@@ -142,19 +304,19 @@ def test_a_file_that_cannot_be_is_refused_before_the_query_begins(
     (tmp_path / "there.csv").touch()
     (tmp_path / "begun.parquet.part").touch()
     with pytest.raises(QueryError, match=said):
-        FileWriters(site.queries).check(site.query, str(tmp_path / name), "")
+        FileWriters(site.queries).begin(str(tmp_path / name), "")
 
 
 def test_two_queries_do_not_write_one_file(site: Site, tmp_path: Path) -> None:
     """Neither has begun it when the second one is asked for; both would write to the same unfinished file."""
-    first, second = (site.queries.new(Planned(PLAN), reader=FILE_READER) for _ in range(2))
     writers = FileWriters(site.queries)
-    writers.check(first, str(tmp_path / "rows.parquet"), "")
-    with pytest.raises(QueryError, match=f"a file that no other query writes; {first.query_id} writes"):
-        writers.check(second, str(tmp_path / "." / "rows.parquet"), "")
-    assert second.query_id not in site.queries.by_id
-    third = site.queries.new(Planned(PLAN), reader=FILE_READER)
-    with pytest.raises(QueryError, match="a file that no other query writes"):
-        writers.check(third, str(tmp_path / "rows.parquet.part"), "csv")
-    fourth = site.queries.new(Planned(PLAN), reader=FILE_READER)
-    writers.check(fourth, str(tmp_path / "others.parquet"), "")
+    first = site.queries.new(Planned(PLAN), reader=FILE_READER)
+    first.readers[FILE_READER].note = writers.begin(str(tmp_path / "rows.parquet"), "")
+    known = list(site.queries.by_id)
+    for name, form in (("./rows.parquet", ""), ("rows.parquet.part", "csv")):
+        with pytest.raises(QueryError, match=f"a file that no other query writes; {first.query_id} writes"):
+            writers.begin(f"{tmp_path}/{name}", form)
+    assert list(site.queries.by_id) == known
+    writers.begin(str(tmp_path / "others.parquet"), "")
+    first.readers[FILE_READER].give_up("it was restored")
+    writers.begin(str(tmp_path / "rows.parquet"), "")
