@@ -5,6 +5,7 @@ folder, and the streams go on from the backup, perhaps with other batches. So a 
 - is another folder than the one that peers have met, and its lives rise beyond all that they have seen;
 - ends the queries that were issued at the site: readers may have rows that are not in it, under numbers that would be
   given again;
+- does not write on the files of these (``--to``): they may have rows that are not in it;
 - refuses to go on with a query of another site if results were found with ticks that its logs do not have.
 """
 
@@ -14,19 +15,24 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from node.core.query_records import RecordKind
 from node.core.records import Put, RecordChange
 from node.core.streams.ticks import TICK_MIN, tick_text
+from node.io.results.journal import JOURNAL_NAME, Facts, Journal
+from node.io.results.readers import FILE_READER, Reader, noted_reader, ways_on
+from node.storage.damage import ASIDE
 from node.storage.disk_log import DiskLog
 from node.storage.errors import StorageError
 from node.storage.folder import Folder, make_folder, sync_folder
 from node.storage.given_up import recover_log
 from node.storage.headroom import HEADROOM_NAME
 from node.storage.lock import LOCK_NAME, SiteLock
+from node.storage.site_folder import RESULTS_NAME
 from node.storage.site_records import RECORDS_NAME, Records, SiteRecords, check_folder
 from node.wire.records import done_ticks, failed_home, restored_pin
 
@@ -121,6 +127,7 @@ def _begin_anew(folder: Path, cluster: str, site: str, clock_s: int) -> list[str
         records.begin_folder()
     finally:
         records.close()
+    lines += _give_up_files(folder / RESULTS_NAME, site)
     others = "queries of other sites end with data loss if results were found with ticks that are lost; others go on"
     aside = "tuples that were set aside are in no backup: late_dir is as it is, and may have some of them again"
     return [*lost, *lines, others, aside]
@@ -139,6 +146,36 @@ def _end_homes(records: Records, site: str) -> tuple[list[Put], list[str]]:
             changes.append(change)
             lines.append(f"query {query_id} was issued here and ends; rows that are known to be kept: {kept}")
     return changes, lines
+
+
+def _give_up_files(results: Path, site: str) -> list[str]:
+    """Files that queries wrote here are left as they are: what they have is not known any more."""
+    lines = []
+    for folder in sorted(path.parent for path in results.glob(f"*/{JOURNAL_NAME}") if path.parent.suffix != ASIDE):
+        journal = Journal(partial(Folder, folder))
+        try:
+            reader = _file_reader(journal.recover())
+            if reader is not None:
+                file = reader.note["file"]
+                why = f"site {site} was restored from a backup, and {file} may have rows that are not in it"
+                reader.give_up(f"{why}: it is not written any more ({ways_on(folder.name)})")
+                journal.append(reader.facts())
+                journal.commit()
+                lines.append(f"query {folder.name} does not write {file} any more, which stays as it is")
+        except StorageError:
+            # A journal that is damaged keeps the site from starting, or its query is put aside then.
+            continue
+        finally:
+            journal.close()
+    return lines
+
+
+def _file_reader(noted: Sequence[Facts]) -> Reader | None:
+    """The one that has a file to write on, if there is one and the query was not dropped."""
+    if any("dropped" in facts for facts in noted):
+        return None
+    readers = (noted_reader(facts) for facts in noted if facts.get("reader") == FILE_READER)
+    return next((reader for reader in readers if reader.writes), None)
 
 
 # -- files ----------------------------------------------------------------------------------------

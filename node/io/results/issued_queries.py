@@ -21,7 +21,7 @@ from node.io.planning.outcome import Planned
 from node.io.results.about import About, about_facts, about_plan
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.journal import JOURNAL_NAME, Facts, Journal
-from node.io.results.readers import DEFAULT_READER, Reader, ways_on
+from node.io.results.readers import DEFAULT_READER, Reader, noted_reader, ways_on
 from node.io.results.scratch import Scratch
 from node.io.results.spool import Spool
 from node.io.threads.file_thread import FileWork
@@ -164,9 +164,7 @@ class Queries:
         query.run = first["run"]
         for facts in noted:
             if "reader" in facts:
-                note = {name: value for name, value in facts.items() if name not in ("reader", "place")}
-                reader = query.readers[facts["reader"]] = Reader(facts["reader"], facts["place"], note=note)
-                reader.trouble = note.get("given_up", "")
+                query.readers[facts["reader"]] = noted_reader(facts)
         return query
 
     def can_go_on(self, query_id: str) -> bool:
@@ -177,7 +175,9 @@ class Queries:
     def end_unfinished(self, reason: str, going_on: Collection[str] = ()) -> None:
         """Queries of an earlier life that do not go on have failed; what there is of their rows can be read."""
         for query in list(self.by_id.values()):
-            if not query.ending and query.query_id not in going_on:
+            if not query.ending and query.query_id in going_on:
+                query.state = QueryState.RECOVERING
+            elif not query.ending:
                 self.report(query.query_id, QueryState.FAILED, query.spool.damage or reason)
 
     def stored_spans(self, query_id: str) -> list[tuple[str, Span]]:

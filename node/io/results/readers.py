@@ -91,3 +91,9 @@ class Reader:
     def facts(self) -> dict[str, Any]:
         """As it is noted."""
         return {"reader": self.name, "place": self.place, **self.note}
+
+
+def noted_reader(facts: Mapping[str, Any]) -> Reader:
+    """As it was noted."""
+    note = {name: value for name, value in facts.items() if name not in ("reader", "place")}
+    return Reader(facts["reader"], facts["place"], trouble=note.get("given_up", ""), note=note)

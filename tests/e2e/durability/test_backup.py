@@ -31,9 +31,10 @@ def test_a_site_is_restored_and_what_was_found_with_lost_ticks_ends_with_data_lo
     config = write_cluster(tmp_path, join.streams)
     folder, backup = tmp_path / "state" / "beta", tmp_path / "backup"
     with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
+        file = tmp_path / "rows.csv"
         ids = {
-            site: narrows("query", "--config", config, "--at", site, join.text, "--detach").ok().out.strip()
-            for site in SITES
+            site: narrows("query", "--config", config, "--at", site, join.text, "--detach", *to).ok().out.strip()
+            for site, to in (("alpha", ()), ("beta", ("--to", file)))
         }
         eventually("rows are stored", lambda: all(daemons.query_info(one).rows > 50 for one in ids.values()))
         said = narrows("backup", "--config", config, "--site", "beta", "--to", backup)
@@ -41,9 +42,11 @@ def test_a_site_is_restored_and_what_was_found_with_lost_ticks_ends_with_data_lo
         stop(daemons, "beta", signal.SIGTERM)
         narrows("backup", "--config", config, "--site", "beta", "--to", backup).ok()
         daemons.start("beta").linked()
-        rows = daemons.query_info(ids["alpha"]).rows
-        eventually("it goes on", lambda: daemons.query_info(ids["alpha"]).rows > rows + 50)
+        rows = {site: daemons.query_info(ids[site]).rows for site in SITES}
+        eventually("it goes on", lambda: daemons.query_info(ids["alpha"]).rows > rows["alpha"] + 50)
+        eventually("rows are written", lambda: file.read_text().count("\n") > rows["beta"] + 50)
         stop(daemons, "beta", signal.SIGKILL)
+        written = file.read_bytes()
 
         # Put in its place and just started, an old copy is refused, and told how.
         folder.rename(tmp_path / "lost")
@@ -51,12 +54,18 @@ def test_a_site_is_restored_and_what_was_found_with_lost_ticks_ends_with_data_lo
         daemons.start("beta")
         eventually("it is refused", lambda: "an old copy of the folder (narrows restore" in trouble(daemons, "beta"))
         assert daemons.query_info(ids["alpha"]).state in ("running", "recovering"), "its queries wait"
+
+        def said_of_file() -> str:
+            return " ".join(reader.trouble for reader in daemons.query_info(ids["beta"]).readers)
+
+        eventually("the file is left", lambda: "is the site's folder an old copy?" in said_of_file())
         stop(daemons, "beta", signal.SIGTERM)
         narrows("restore", "--config", config, "--site", "beta", backup).failed(1, "required an empty folder")
         shutil.rmtree(folder)
 
         said = narrows("restore", "--config", config, "--site", "beta", backup).ok()
         assert f"query {ids['beta']} was issued here and ends" in said.err
+        assert f"query {ids['beta']} does not write {file} any more, which stays as it is" in said.err
         daemons.start("beta").linked()
         for site, words in (
             ("alpha", "since its site was restored from a backup"),
@@ -67,6 +76,8 @@ def test_a_site_is_restored_and_what_was_found_with_lost_ticks_ends_with_data_lo
             assert words in reason
             assert "data loss" in reason
             assert "tick" in reason
+        assert f"and {file} may have rows that are not in it" in said_of_file()
+        assert file.read_bytes() == written
         # A new one begins where the streams began, with what the backup had and what was read again since.
         again = narrows("query", "--config", config, "--at", "beta", join.text, "--detach").ok().out.strip()
         assert again not in ids.values()

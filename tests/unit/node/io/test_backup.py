@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +14,11 @@ from node.core.effects import AppendBatch, QueryState
 from node.core.query_records import DoneRecord, HomeRecord, PinRecord, Record, RecordKind
 from node.core.streams.ticks import TICK_MIN
 from node.io.backup import MANIFEST_NAME, back_up, restore, restored_to
+from node.io.results.readers import FILE_READER
 from node.storage.errors import StorageError
-from node.storage.site_folder import SiteFolder, open_folder
+from node.storage.site_folder import RESULTS_NAME, SiteFolder, open_folder
 from node.wire.records import record_out, recovered
+from tests.unit.delivery import Site, wait_until
 from tests.unit.logged import batches
 from tests.unit.node.wire.test_records import PREPARE
 
@@ -147,3 +151,42 @@ def test_a_backup_that_is_not_whole_is_refused_and_nothing_is_there(tmp_path: Pa
     with pytest.raises(StorageError, match="required an empty folder, or none; got one with files"):
         restore(backup, tmp_path / "berlin", "c", "berlin", 300)
     assert restore(backup, tmp_path / "again", "c", "berlin", 300)
+
+
+def test_a_restored_site_leaves_files_of_its_queries_as_they_are(tmp_path: Path) -> None:
+    """They have rows that the backup has not."""
+    state, path = tmp_path / "berlin", tmp_path / "rows.csv"
+    let_go(opened(state))
+
+    def live(stored: int, more: int) -> None:
+        """A life of the site in which ``more`` rows come after those that were stored before."""
+        with closing(Site(state / RESULTS_NAME, keep=False)) as site:
+            if FILE_READER not in site.query.readers:
+                site.do(lambda: site.query.begin_reader(FILE_READER, 0))
+                site.query.readers[FILE_READER].note = site._control._files.begin(str(path), "")
+            site.do(site._control.start)
+            reader = site.query.readers[FILE_READER]
+            site.store(stored, more)
+            wait_until(lambda: reader.place == stored + more)
+
+    live(0, 2)
+    back_up(state, "c", "berlin", tmp_path / "backup")
+    live(2, 500)
+    whole = path.read_bytes()
+    shutil.rmtree(state)
+    lost = restore(tmp_path / "backup", state, "c", "berlin", 300)
+    assert f"query cam-1-1 does not write {path} any more, which stays as it is" in lost
+    why = f"site berlin was restored from a backup, and {path} may have rows that are not in it"
+    for _ in range(2):
+        with closing(Site(state / RESULTS_NAME, keep=False)) as site:
+            site.do(site._control.start)
+            reader = site.query.readers[FILE_READER]
+            assert why in reader.trouble
+            assert not site._control._files._tasks
+            assert (reader.place, site.read(0, 2)) == (2, [0, 1]), "what is in the backup can be read"
+            site.end(QueryState.FAILED, "data loss")
+        assert path.read_bytes() == whole
+    # Backed up and restored again, it is not told of a file that was given up before.
+    back_up(state, "c", "berlin", tmp_path / "again")
+    shutil.rmtree(state)
+    assert not [line for line in restore(tmp_path / "again", state, "c", "berlin", 400) if str(path) in line]
