@@ -26,6 +26,10 @@ PER_S = {"native": 300, "spark": 100}
 #: Seconds between two kills, on the mean: more than a site takes to come back, on two cores with two others.
 KILL_MEAN_S = {"native": 10.0, "spark": 180.0}
 CALM_S = 4.0
+#: A run in which less recovered shows too little: on Spark so often, else so large a share of the kills that a run of
+#: its length has when they are as far apart as usual. Of those that are closer together most interrupt a recovery.
+SPARK_RECOVERIES_MIN = 10
+_RECOVERED_SHARE = 0.25
 #: By then everything that is kept for a while has been kept that long: retained tuples, and those to plan by.
 GROWN_S = 300.0
 #: What the last scenario may take: after that only the load goes on to its end.
@@ -48,6 +52,16 @@ class Sustained:
     def live(self) -> bool:
         """Whether Spark reads a stream. It takes half a minute to start: too long for a daemon that soon dies again."""
         return self.kill_mean_s is None or self.engine == "spark"
+
+    @property
+    def recoveries_min(self) -> int:
+        """How many recoveries must have been completed; with fewer the run fails."""
+        if self.kill_mean_s is None:
+            return 0
+        if self.engine == "spark":
+            return SPARK_RECOVERIES_MIN
+        kills = self.seconds / max(self.kill_mean_s, KILL_MEAN_S[self.engine])
+        return max(1, int(_RECOVERED_SHARE * kills))
 
     def asks(self, given: Load) -> list[Ask]:
         asks = [Ask(given.pair), Ask(given.triple, at="alpha")]
@@ -74,8 +88,9 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
                 finished = True
             except Exception as error:
                 wrong.append(_said(error, say))
-            if deadly and not completed(recoveries.all):
-                wrong.append(f"at least one recovery is required; got none of {len(recoveries.all)}")
+            done = len(completed(recoveries.all))
+            if done < wanted.recoveries_min:
+                wrong.append(f"recoveries required: {wanted.recoveries_min}; got {done} of {len(recoveries.all)}")
             rig.watch.fresh()
             figures = measured(figures, rig, played, recoveries.all)
     except Exception as error:

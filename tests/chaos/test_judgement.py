@@ -19,9 +19,10 @@ from tests.chaos.figures import Figures
 from tests.chaos.kills import Killer, kill
 from tests.chaos.load import load
 from tests.chaos.reader import HomeReader
-from tests.chaos.recoveries import JAVA, Recoveries, completed
+from tests.chaos.recoveries import JAVA, Recoveries, Recovery, completed
 from tests.chaos.rig import Ask, rigged
 from tests.chaos.sustained import Sustained
+from tests.e2e.harness import PATIENCE_S
 
 
 def status(done_tick: int, restarts: int) -> dict[str, pb.StatusReply | str]:
@@ -75,7 +76,7 @@ def test_a_file_is_whole_when_its_query_has_completed(tmp_path: Path) -> None:
             raise reply
         return cast("pb.QueryInfo", reply)
 
-    HomeReader(cast("Any", SimpleNamespace(query_info=query_info)), "q", tmp_path).end(5)
+    HomeReader(cast("Any", SimpleNamespace(query_info=query_info)), "q", tmp_path).end(PATIENCE_S)
     assert not replies
 
 
@@ -117,7 +118,26 @@ def test_the_first_cause_is_told_also_if_processes_are_left(
     assert "left behind: a server" in said.out
 
 
-def test_a_run_without_a_recovery_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "engine", "kill_mean_s", "required"),
+    [
+        (1, "native", 10.0, 1),
+        (600, "native", 10.0, 15),
+        (600, "native", 40.0, 3),
+        (600, "native", 1.0, 15),
+        (600, "spark", 180.0, 10),
+        (3_600, "spark", 180.0, 10),
+        (600, "native", None, 0),
+    ],
+)
+def test_a_run_with_too_few_recoveries_does_not_pass(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: int,
+    engine: str,
+    kill_mean_s: float | None,
+    required: int,
+) -> None:
     class Rigged:
         followed = ()
         watch = SimpleNamespace(fresh=lambda: None)
@@ -132,8 +152,20 @@ def test_a_run_without_a_recovery_does_not_pass(tmp_path: Path, monkeypatch: pyt
             pass
 
     monkeypatch.setattr(sustained, "rigged", lambda *_, **__: Rigged())
-    monkeypatch.setattr(sustained, "_play_all", lambda *_: [])
+    monkeypatch.setattr(sustained, "load", lambda *_: load(1, 10))
     monkeypatch.setattr(sustained, "_unbounded", lambda _: ())
     monkeypatch.setattr(sustained, "measured", lambda figures, *_: figures)
-    figures = sustained.sustained(Sustained(1, 1, kill_mean_s=10.0), tmp_path, lambda _: None)
-    assert figures.wrong == ("at least one recovery is required; got none of 0",)
+    wanted = Sustained(seconds, 1, engine, kill_mean_s)
+
+    def judged(done: int) -> tuple[str, ...]:
+        def play(_wanted: object, _rig: object, recoveries: Recoveries, *_: object) -> list[str]:
+            recoveries.all += [Recovery("daemon beta", "beta", 0.0, {}, on_s=1.0) for _ in range(done)]
+            recoveries.all.append(Recovery("daemon beta", "beta", 0.0, {}, on_s=1.0, interrupted=True))
+            return []
+
+        monkeypatch.setattr(sustained, "_play_all", play)
+        return sustained.sustained(wanted, tmp_path, lambda _: None).wrong
+
+    assert judged(required) == ()
+    if required:
+        assert judged(required - 1) == (f"recoveries required: {required}; got {required - 1} of {required}",)

@@ -205,6 +205,18 @@ CASES = {
 }
 
 
+#: As long as a test may take at all: by the clock, at the speed of 1, streams of this length outlast every test.
+LASTING_S = 300
+
+
+def lasting() -> Join:
+    """Streams that do not end while they are paced, so a test has time for what has to come before their end.
+
+    It kills or drops what reads them, or calls ``Daemons.hurry`` when it wants the end.
+    """
+    return steady(LASTING_S, 100)
+
+
 def steady(seconds: int, rows_per_second: int = 200, suffix: str = "", noise_bytes: int = 0) -> Join:
     """Two streams that go on for a while and match all the time; ``noise_bytes`` of each tuple do not compress."""
     random = np.random.default_rng(21)

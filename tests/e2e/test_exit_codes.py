@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from node.client.start import Start
-from tests.e2e.cases import steady
+from tests.e2e.cases import lasting, steady
 from tests.e2e.harness import (
     NARROWS,
+    PATIENCE_S,
     TAG,
     Background,
     Daemons,
@@ -39,7 +40,7 @@ def said_with(stdout: int | None, *arguments: str, **variables: str) -> Said:
         stdout=stdout,
         stderr=subprocess.PIPE,
         env=environment() | variables,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
         preexec_fn=None if stdout is not None else lambda: os.close(1),
     )
@@ -99,7 +100,7 @@ def test_status_as_json_has_every_site_with_numbers_as_numbers(tmp_path: Path) -
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_run_that_is_stopped_says_by_its_code_how(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    join = steady(60)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     out = tmp_path / "rows.parquet"
     run = Background("run", config, join.text, "--speed", "1", "--out", out, name="run", folder=tmp_path)
@@ -113,7 +114,7 @@ def test_a_run_that_is_stopped_says_by_its_code_how(tmp_path: Path, number: sign
 
 
 def test_ctrl_c_while_a_query_is_analyzed_shows_what_it_did(tmp_path: Path) -> None:
-    join = steady(60)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         analyzing = Background("explain", "--config", config, "analyze", join.text, name="explain", folder=tmp_path)
@@ -148,7 +149,7 @@ def test_ctrl_c_while_the_command_is_loaded_leaves_no_trace() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "loading\n"
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=20) == ("", "")
+        assert process.communicate(timeout=PATIENCE_S) == ("", "")
     assert process.returncode == -signal.SIGINT, "which a shell shows as 130"
 
 
@@ -171,4 +172,4 @@ def test_a_daemon_ends_with_its_terminal_unless_nohup_says_otherwise(tmp_path: P
         narrows("status", "--config", config).ok()
         assert beta.poll() is None
         beta.terminate()
-        assert beta.wait(20) == 0
+        assert beta.wait(PATIENCE_S) == 0

@@ -19,7 +19,7 @@ import pytest
 
 from node.client import DaemonRefusedError
 from node.rpc import control_pb2 as pb
-from tests.e2e.cases import steady
+from tests.e2e.cases import lasting, steady
 from tests.e2e.harness import (
     CARRIED,
     NARROWS,
@@ -69,9 +69,9 @@ def rows_stored(daemons: Daemons, query_id: str) -> int:
 
 def test_killing_the_query_command_and_following_again_gets_every_row_once(tmp_path: Path) -> None:
     """A file is acknowledged when it is whole, so whoever follows next gets everything."""
-    join = steady(8)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
-    with Daemons(config, arguments=("--speed", "3")).start(*SITES).linked() as daemons:
+    with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         first = Background(*query(config, join, "--out", tmp_path / "half.parquet"), name="first", folder=tmp_path)
         query_id = issued(first)
         eventually("some rows are stored", lambda: rows_stored(daemons, query_id) > 100)
@@ -79,27 +79,30 @@ def test_killing_the_query_command_and_following_again_gets_every_row_once(tmp_p
         first.process.wait()
         assert not (tmp_path / "half.parquet").exists()
         eventually("the daemon notices", lambda: not daemons.query_info(query_id).followed)
+        daemons.hurry()
         out = tmp_path / "rows.parquet"
         narrows("follow", "--config", config, query_id, "--out", out).ok()
         assert_same_rows(pq.read_table(out), join.expected())
 
 
 def test_killing_a_printing_query_command_leaves_exactly_what_it_had_not_acknowledged(tmp_path: Path) -> None:
-    join = steady(8)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
-    with Daemons(config, arguments=("--speed", "2")).start(*SITES).linked() as daemons:
+    with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         first = Background(*query(config, join, "--format", "csv"), name="first", folder=tmp_path)
         query_id = issued(first)
-        # Printed rows are acknowledged twice a second; enough of them, and the first have been.
-        eventually("rows are printed", lambda: len(first.out.splitlines()) > 1_200)
+        # Printed rows are acknowledged twice a second.
+        eventually("some are acknowledged", lambda: daemons.query_info(query_id).readers[0].taken > 100)
         first.signal(signal.SIGKILL)
         first.process.wait()
         eventually("the daemon notices", lambda: not daemons.query_info(query_id).followed)
+        daemons.hurry()
         rest = narrows("follow", "--config", config, query_id, "--format", "csv").ok()
     want = Counter(csv_lines(join.expected()))
     printed, remainder = first.out.splitlines()[1:], Counter(rest.out.splitlines()[1:])
     assert remainder <= want, "the second follower gets nothing strange and nothing twice"
     missing = want - remainder
+    assert missing
     assert missing == Counter(printed[: missing.total()]), "what it does not get is what was printed first"
 
 
@@ -110,7 +113,7 @@ def csv_lines(rows: pa.Table) -> list[str]:
 
 
 def test_ctrl_c_detaches_and_the_query_can_be_listed_followed_and_dropped(tmp_path: Path) -> None:
-    join = steady(60)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         out = tmp_path / "first.parquet"
@@ -189,7 +192,7 @@ def test_cutting_and_restoring_the_link_in_mid_query_changes_no_row(
     tmp_path: Path, algorithms: tuple[str, ...]
 ) -> None:
     """Three queries share the link, and with it the compressor that starts anew with each connection."""
-    joins = {algorithm: steady(16, suffix=f"_{number}") for number, algorithm in enumerate(algorithms)}
+    joins = {algorithm: steady(60, 100, suffix=f"_{number}") for number, algorithm in enumerate(algorithms)}
     streams = [stream for join in joins.values() for stream in join.streams]
     with behind_proxy(tmp_path, streams, "--speed", "4") as (daemons, proxy), daemons.client("alpha") as client:
         ids = {algorithm: client.issue(join.text, algorithm).query_id for algorithm, join in joins.items()}
@@ -207,7 +210,7 @@ def test_cutting_and_restoring_the_link_in_mid_query_changes_no_row(
             proxy.restore()
             eventually("the link is up again", lambda: link(daemons, "alpha").state == "up")
             cuts += 1
-            assert link(daemons, "alpha").reconnects == cuts
+            assert link(daemons, "alpha").reconnects >= cuts
         assert cuts
         for algorithm, join in joins.items():
             out = tmp_path / f"{algorithm}.parquet"
@@ -226,8 +229,8 @@ def assert_shipped_once(daemons: Daemons, query_id: str, join: Join) -> None:
 
 
 def test_a_link_on_which_nothing_passes_any_more_is_dialled_again(tmp_path: Path) -> None:
-    join = steady(8)
-    with behind_proxy(tmp_path, join.streams, "--speed", "2") as (daemons, proxy):
+    join = lasting()
+    with behind_proxy(tmp_path, join.streams, "--speed", "1") as (daemons, proxy):
         out = tmp_path / "rows.parquet"
         command = Background(*query(daemons.config, join, "--out", out), name="query", folder=tmp_path)
         query_id = issued(command)
@@ -236,14 +239,18 @@ def test_a_link_on_which_nothing_passes_any_more_is_dialled_again(tmp_path: Path
         eventually("silence is noticed", lambda: "silent" in link(daemons, "alpha").trouble)
         assert link(daemons, "alpha").state != "up"
         proxy.resume()
-        command.end().ok()
+        eventually("the link is up again", lambda: link(daemons, "alpha").state == "up")
         assert link(daemons, "alpha").reconnects
+        rows = rows_stored(daemons, query_id)
+        eventually("rows arrive again", lambda: rows_stored(daemons, query_id) > rows)
+        daemons.hurry()
+        command.end().ok()
         assert_same_rows(pq.read_table(out), join.expected())
 
 
 def test_walks_say_what_a_query_waits_for_while_its_link_is_cut(tmp_path: Path) -> None:
-    join = steady(8)
-    with behind_proxy(tmp_path, join.streams, "--speed", "2") as (daemons, proxy), daemons.client("alpha") as client:
+    join = lasting()
+    with behind_proxy(tmp_path, join.streams, "--speed", "1") as (daemons, proxy), daemons.client("alpha") as client:
         query_id = client.issue(join.text, SM_D2).query_id
         eventually("rows arrive", lambda: rows_stored(daemons, query_id) > 0)
         proxy.cut()
@@ -261,6 +268,9 @@ def test_walks_say_what_a_query_waits_for_while_its_link_is_cut(tmp_path: Path) 
         assert {walk["algorithm"] for walk in found} == {SM_D2}
         assert any(walk["stage"] == "answer" and walk["rows"] >= walk["keys"] > 0 for walk in found)
         proxy.restore()
+        rows = rows_stored(daemons, query_id)
+        eventually("rows arrive again", lambda: rows_stored(daemons, query_id) > rows)
+        daemons.hurry()
         out = tmp_path / "rows.parquet"
         narrows("follow", "--config", daemons.config, query_id, "--out", out).ok()
         assert_same_rows(pq.read_table(out), join.expected())
@@ -335,20 +345,23 @@ def test_daemons_that_are_killed_in_mid_query_and_started_again_change_no_row(
     tmp_path: Path, algorithm: str, killed: tuple[str, ...]
 ) -> None:
     """Twice, so that what goes on after a crash dies too. Nobody has to do anything."""
-    join = steady(20)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     out = tmp_path / "rows.parquet"
-    with Daemons(config, arguments=("--speed", "2")).start(*SITES).linked() as daemons:
+    with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         chosen = ("--algorithm", algorithm, "--out", out)
         command = Background(*query(config, join, *chosen), name="query", folder=tmp_path)
         query_id = issued(command)
-        for _ in range(2):
+        for kills in range(3):
             before = rows_stored(daemons, query_id)
             eventually("rows arrive", lambda before=before: rows_stored(daemons, query_id) > before)  # type: ignore[misc]
+            if kills == 2:
+                break
             for site in killed:
                 daemons.nodes[site].signal(signal.SIGKILL)
                 daemons.nodes[site].process.wait()
             daemons.start(*killed)
+        daemons.hurry()
         command.end().ok()
     assert_same_rows(pq.read_table(out), join.expected())
 
@@ -365,7 +378,7 @@ def test_a_site_that_is_not_there_is_named_by_status_queries_and_query(tmp_path:
         assert "beta" in narrows("queries", "--config", config).ok().err
         narrows(*query(config, join)).failed(1, "site beta cannot be reached")
         daemons.nodes["alpha"].signal(signal.SIGTERM)
-        assert daemons.nodes["alpha"].end(15).code == 0
+        assert daemons.nodes["alpha"].end().code == 0
     assert not list((tmp_path / "tmp").glob("narrows-alpha-*")), "a daemon that stops takes its files with it"
 
 
@@ -437,7 +450,7 @@ def test_run_does_not_mistake_another_cluster_on_its_ports_for_its_own(tmp_path:
 
 
 def test_run_killed_outright_leaves_no_daemon_behind(tmp_path: Path) -> None:
-    join = steady(60)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     tag = new_tag()
     run = Background("run", config, "--query", join.text, "--speed", "0.1", name="run", folder=tmp_path)
@@ -449,7 +462,7 @@ def test_run_killed_outright_leaves_no_daemon_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("killed", SITES)
 def test_run_ends_with_the_name_of_a_daemon_that_is_killed(tmp_path: Path, killed: str) -> None:
-    join = steady(60)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     out = tmp_path / "rows.parquet"
     arguments = ("run", config, "--query", join.text, "--speed", "1", "--quiet", "--out", out)
@@ -469,7 +482,7 @@ def command_line(pid: int) -> str:
 def test_run_that_is_told_to_stop_stops_everything_and_leaves_no_half_file(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    join = steady(60)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     out = tmp_path / "rows.parquet"
     run = Background("run", config, "--query", join.text, "--speed", "1", "--out", out, name="run", folder=tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cases import CASES
-from tests.e2e.harness import NARROWS, Said, environment, no_trace, write_cluster
+from tests.e2e.harness import NARROWS, PATIENCE_S, Said, environment, no_trace, write_cluster
 from tests.places import ROOT
 
 Command = Callable[[Path], tuple[str, ...]]
@@ -39,7 +39,7 @@ def said_without_java(command: tuple[str, ...], folder: Path, **settings: str) -
     tools.mkdir(exist_ok=True)
     variables = {name: value for name, value in environment().items() if name != "JAVA_HOME"}
     variables |= {"PATH": str(tools), "DEMO_FOLDER": str(folder / "shop"), **settings}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, env=variables, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=PATIENCE_S, env=variables, check=False)
     return no_trace(Said(done.returncode, done.stdout.decode(), done.stderr.decode()))
 
 

@@ -51,8 +51,10 @@ def steady(name: str, seconds: float) -> Join:
 
 
 TYPES = every_type()
-TABLE, AGAIN, FAILING = (steady(name, 2) for name in ("table", "again", "failing"))
-LONG = steady("long", 12)
+TABLE, AGAIN = (steady(name, 2) for name in ("table", "again"))
+LONG = steady("long", 30)
+#: Nobody waits for the end of these.
+FAILING = steady("failing", 300)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +210,7 @@ def test_a_query_that_fails_fails_the_stream_with_its_reason_after_its_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     config = write_cluster(tmp_path, FAILING.streams)
-    with Daemons(config, arguments=("--speed", "0.5")).start(*SITES).linked() as daemons:
+    with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         detached = ("query", "--config", config, "--at", "alpha", "--detach", FAILING.text)
         narrows(*detached, "--format", "csv").failed(2, "--detach", "--format")
         query = narrows(*detached, "--keep").ok().out.strip()

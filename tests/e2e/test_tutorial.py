@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.harness import environment, free_port, new_tag, none_left
+from tests.e2e.harness import PATIENCE_S, environment, free_port, new_tag, none_left
 from tests.places import ROOT
 
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -53,7 +53,7 @@ def test_every_command_of_the_tutorial_does_what_it_says(tmp_path: Path) -> None
         env=variables,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=2 * PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -9,15 +9,23 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tests.e2e.cases import steady
-from tests.e2e.harness import Daemons, assert_same_rows, eventually, free_port, narrows, write_cluster
+from tests.e2e.cases import lasting
+from tests.e2e.harness import (
+    PATIENCE_S,
+    Daemons,
+    assert_same_rows,
+    eventually,
+    free_port,
+    narrows,
+    write_cluster,
+)
 
 SITES = ("alpha", "beta")
 
 
 def stop(daemons: Daemons, site: str, number: signal.Signals) -> None:
     daemons.nodes[site].signal(number)
-    daemons.nodes[site].process.wait(30)
+    daemons.nodes[site].process.wait(PATIENCE_S)
 
 
 def trouble(daemons: Daemons, site: str) -> str:
@@ -26,7 +34,7 @@ def trouble(daemons: Daemons, site: str) -> str:
 
 
 def test_a_site_is_restored_and_what_was_found_with_lost_ticks_ends_with_data_loss(tmp_path: Path) -> None:
-    join = steady(25)
+    join = lasting()
     join = replace(join, left=replace(join.left, retain="1h"), right=replace(join.right, retain="1h"))
     config = write_cluster(tmp_path, join.streams)
     folder, backup = tmp_path / "state" / "beta", tmp_path / "backup"
@@ -81,12 +89,14 @@ def test_a_site_is_restored_and_what_was_found_with_lost_ticks_ends_with_data_lo
         # A new one begins where the streams began, with what the backup had and what was read again since.
         again = narrows("query", "--config", config, "--at", "beta", join.text, "--detach").ok().out.strip()
         assert again not in ids.values()
+        eventually("it goes on", lambda: daemons.query_info(again).rows > rows)
+        daemons.hurry()
         narrows("follow", "--config", config, again, "--out", tmp_path / "rows.parquet").ok()
     assert_same_rows(pq.read_table(tmp_path / "rows.parquet"), join.expected())
 
 
 def test_a_site_is_moved_by_copying_its_folder_as_it_is(tmp_path: Path) -> None:
-    join = steady(6)
+    join = lasting()
     ports = {site: free_port() for site in SITES}
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
@@ -94,12 +104,13 @@ def test_a_site_is_moved_by_copying_its_folder_as_it_is(tmp_path: Path) -> None:
     with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         query_id = narrows("query", "--config", config, "--at", "beta", join.text, "--detach").ok().out.strip()
         eventually("rows are stored", lambda: daemons.query_info(query_id).rows > 50)
+        assert daemons.query_info(query_id).state == "running"
         for site in SITES:
             stop(daemons, site, signal.SIGTERM)
     second.mkdir()
     moved = write_cluster(second, join.streams, ports=ports | {"beta": free_port()})
     shutil.copytree(first / "state" / "beta", second / "state" / "beta")
     shutil.copytree(first / "state" / "alpha", second / "state" / "alpha")
-    with Daemons(moved, arguments=("--speed", "1")).start(*SITES).linked():
+    with Daemons(moved).start(*SITES).linked():
         narrows("follow", "--config", moved, query_id, "--out", tmp_path / "rows.parquet").ok()
     assert_same_rows(pq.read_table(tmp_path / "rows.parquet"), join.expected())

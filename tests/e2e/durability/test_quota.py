@@ -14,8 +14,8 @@ from tests.e2e.harness import Daemons, Join, Stream, eventually, narrows, write_
 SITES = ("alpha", "beta", "gamma")
 
 
-#: Half an hour of event time, which plays for minutes: longer than a busy machine takes for what happens here.
-ROWS = 36_000
+#: Over an hour of event time, which plays for five minutes: as long as a test may take.
+ROWS = 90_000
 
 
 def stream(name: str, site: str, seed: int) -> Stream:

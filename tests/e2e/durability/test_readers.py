@@ -15,9 +15,10 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.cases import steady
+from tests.e2e.cases import lasting, steady
 from tests.e2e.harness import (
     NARROWS,
+    PATIENCE_S,
     Background,
     Daemons,
     Join,
@@ -51,7 +52,7 @@ def completed(daemons: Daemons, query_id: str) -> None:
 
 def kill(daemons: Daemons, site: str, number: signal.Signals) -> None:
     daemons.nodes[site].signal(number)
-    daemons.nodes[site].process.wait(20)
+    daemons.nodes[site].process.wait(PATIENCE_S)
     assert "Traceback" not in daemons.nodes[site].err, daemons.nodes[site].err
 
 
@@ -87,7 +88,7 @@ def test_rows_that_nobody_took_outlive_the_daemon_and_every_reader_keeps_its_pla
 
 
 def test_a_query_that_writes_a_file_waits_for_its_home_and_has_every_row_once(tmp_path: Path) -> None:
-    join = steady(8)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     out = tmp_path / "rows.csv"
     out.write_text("whole\n")
@@ -100,14 +101,15 @@ def test_a_query_that_writes_a_file_waits_for_its_home_and_has_every_row_once(tm
         assert "waiting to go on with row" in command.err
         assert command.process.poll() is None
         daemons.start("alpha")
+        eventually("it says that it is back", lambda: "back after" in command.err)
         assert out.read_text() == "whole\n"
-        said = command.end().ok()
-        assert "back after" in said.err
+        daemons.hurry()
+        command.end().ok()
     assert pairs(pa.csv.read_csv(out)) == pairs(join.expected())
 
 
 def test_who_has_waited_long_enough_ends_with_a_code_of_its_own(tmp_path: Path) -> None:
-    join = steady(60)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         command = Background(*query(config, join, "--wait", "1s"), name="first", folder=tmp_path)
@@ -125,7 +127,7 @@ def test_who_has_waited_long_enough_ends_with_a_code_of_its_own(tmp_path: Path) 
 def test_a_query_in_a_pipe_says_who_is_away_and_status_what_recovers_since_when_and_for_whom_it_waits(
     tmp_path: Path,
 ) -> None:
-    join = steady(60)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     good = tmp_path / "rows.csv"
     good.write_text("whole\n")
@@ -176,9 +178,9 @@ def test_who_follows_a_query_whose_rows_are_all_taken_gets_none_and_ends(tmp_pat
 
 def test_a_query_that_is_left_while_it_has_no_rows_to_give_goes_on_for_others(tmp_path: Path) -> None:
     """The stream of beta stops, so all rows are taken when Ctrl-C is pressed, and more come later."""
-    join = steady(8)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
-    with Daemons(config, arguments=("--speed", "2")).start(*SITES).linked() as daemons:
+    with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         first = Background(*query(config, join, "--format", "csv"), name="first", folder=tmp_path)
         query_id = issued(first)
         eventually("rows are printed", lambda: len(first.out.splitlines()) > 200)
@@ -190,6 +192,8 @@ def test_a_query_that_is_left_while_it_has_no_rows_to_give_goes_on_for_others(tm
             "follow", "--config", config, query_id, "--out", tmp_path / "rest.csv", name="r", folder=tmp_path
         )
         daemons.nodes["beta"].signal(signal.SIGCONT)
+        eventually("somebody follows", lambda: daemons.query_info(query_id).followed)
+        daemons.hurry()
         rest.end().ok()
         again = narrows("follow", "--config", config, query_id, "--format", "csv").ok()
         assert len(again.out.splitlines()) == 1
@@ -244,16 +248,17 @@ def _read(path: Path) -> pa.Table:
 
 
 def test_files_that_a_site_writes_without_anybody_have_each_row_once_over_crashes(tmp_path: Path) -> None:
-    join = steady(12)
+    join = lasting()
     join = replace(join, left=replace(join.left, retain="1h"), right=replace(join.right, retain="1h"))
     config = write_cluster(tmp_path, join.streams)
     files = [tmp_path / f"rows.{form}" for form in ("csv", "jsonl", "arrows", "parquet")]
     with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         names = {file: detached(config, join, "--to", file) for file in files}
-        for size in (20_000, 60_000):
+        for size in (8_000, 20_000):
             eventually("rows are written", lambda size=size: _size(files[0]) > size)  # type: ignore[misc]
             kill(daemons, "alpha", signal.SIGKILL)
             daemons.start("alpha")
+        daemons.hurry()
         for file, query_id in names.items():
             completed(daemons, query_id)
             eventually("all is written", lambda query_id=query_id: _all_taken(daemons, query_id))  # type: ignore[misc]
@@ -281,7 +286,7 @@ def _size(path: Path) -> int:
 
 
 def test_a_reader_whose_pipe_is_closed_leaves_no_trace_in_the_daemon(tmp_path: Path) -> None:
-    join = steady(20)
+    join = lasting()
     config = write_cluster(tmp_path, join.streams)
     with Daemons(config, arguments=("--speed", "2")).start(*SITES).linked() as daemons:
         command = [*NARROWS, *map(str, query(config, join, "--algorithm", "SP-D", "--format", "csv"))]
@@ -289,6 +294,6 @@ def test_a_reader_whose_pipe_is_closed_leaves_no_trace_in_the_daemon(tmp_path: P
             assert process.stdout is not None
             process.stdout.readline()
             process.stdout.close()
-            process.wait(60)
+            process.wait(PATIENCE_S)
         kill(daemons, "alpha", signal.SIGTERM)
         kill(daemons, "beta", signal.SIGTERM)

@@ -22,7 +22,7 @@ from node.core.links.link import PROTOCOL_VERSION
 from node.core.links.link_frames import Frame, Hello, Refuse
 from node.io.transport import CHANNEL_OPTIONS, CONNECT_METHOD
 from node.wire import encode_about
-from tests.e2e.cases import steady
+from tests.e2e.cases import lasting, steady
 from tests.e2e.harness import (
     PATIENCE_S,
     Background,
@@ -30,6 +30,7 @@ from tests.e2e.harness import (
     assert_same_rows,
     eventually,
     free_port,
+    issued,
     narrows,
     write_cluster,
 )
@@ -76,7 +77,7 @@ def greet(port: int, hello: Hello) -> list[Frame]:
     [("second daemon", "alpha"), ("second daemon", "beta"), ("other cluster", "beta"), ("forged greetings", "alpha")],
 )
 def test_a_query_goes_on_whoever_else_says_it_is_one_of_its_sites(tmp_path: Path, intruder: str, home: str) -> None:
-    join = steady(20)
+    join = lasting()
     ports = {site: free_port() for site in SITES}
     folder = tmp_path / "first"
     folder.mkdir()
@@ -85,19 +86,19 @@ def test_a_query_goes_on_whoever_else_says_it_is_one_of_its_sites(tmp_path: Path
     with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
         words = ("query", "--config", config, "--at", home, join.text, "--out", out)
         query = Background(*words, name="query", folder=tmp_path)
-        eventually("the query is issued", lambda: query.err.startswith("query "))
-        query_id = query.err.split()[1]
+        query_id = issued(query)
         eventually("some rows are stored", lambda: daemons.query_info(query_id).rows > 100)
         before = daemons.query_info(query_id).rows
         _INTRUDERS[intruder](config, tmp_path / "second", ports)
         assert query.process.poll() is None, "the query outlasts the intruder, or nothing was shown"
         eventually("rows go on coming", lambda: daemons.query_info(query_id).rows > before)
-        query.end().ok()
         for site in SITES:
             status = daemons.status(site)
             assert status is not None
             assert [link.state for link in status.links] == ["up"]
             assert [link.reconnects for link in status.links] == [0], "the connection that was there is the one that is"
+        daemons.hurry()
+        query.end().ok()
     assert_same_rows(pq.read_table(out), join.expected())
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from tests.e2e.cases import steady
+from tests.e2e.cases import lasting, steady
 from tests.e2e.harness import (
     PATIENCE_S,
     Background,
     Daemons,
     assert_same_rows,
     eventually,
-    issued,
     narrows,
     write_cluster,
 )
@@ -26,38 +25,39 @@ HOME = "gamma"
 
 
 def test_every_site_is_stopped_and_started_again_under_load_and_each_reader_has_every_row_once(tmp_path: Path) -> None:
-    join, warm = steady(10), steady(1, suffix="_warm")
+    join, warm = lasting(), steady(1, suffix="_warm")
     config = write_cluster(tmp_path, (*join.streams, *warm.streams), sites=SITES)
     want = join.expected()
     with local_spark() as spark, Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
-        # Spark takes half a minute to its first rows, so it has some before: a query waits a minute for its sites.
+        # Spark takes half a minute to its first rows, so it has some before: the load is for what comes then.
         first = narrows("query", "--config", config, "--at", HOME, warm.text, "--detach").ok().out.strip()
         warming = Sink(spark, daemons.client(HOME).address, first, tmp_path / "warm").start(availableNow=True)
         assert warming.awaitTermination(int(PATIENCE_S))
-        # While a site sleeps the query is being prepared, and no row is taken before all readers are there.
-        daemons.nodes["beta"].signal(signal.SIGSTOP)
-        issue = ("query", "--config", config, "--at", HOME, join.text, "--format", "csv")
-        follower = Background(*issue, name="query", folder=tmp_path)
-        query_id = issued(follower)
-        ledger = tmp_path / "ledger.parquet"
-        words = ("follow", "--config", config, query_id, "--as", "ledger", "--out", ledger)
-        reader = Background(*words, name="ledger", folder=tmp_path)
+        # Rows are kept until every reader has taken them, the one without a name too, who comes last.
+        query_id = narrows("query", "--config", config, "--at", HOME, join.text, "--detach").ok().out.strip()
+        follow, ledger = ("follow", "--config", config, query_id), tmp_path / "ledger.parquet"
+        reader = Background(*follow, "--as", "ledger", "--out", ledger, name="ledger", folder=tmp_path)
         sink = Sink(spark, daemons.client(HOME).address, query_id, tmp_path / "spark", reader="spark")
         stream = sink.start(processingTime="0 seconds")
-        eventually("Spark waits for rows", lambda: "Waiting" in stream.status["message"])
         names = {"default", "ledger", "spark"}
-        eventually("all read", lambda: {each.name for each in daemons.query_info(query_id).readers} == names)
-        info = daemons.query_info(query_id)
-        assert info.state == "preparing", f"readers took longer than a query may be prepared: {info.reason}"
-        daemons.nodes["beta"].signal(signal.SIGCONT)
+        eventually("all are known", lambda: {each.name for each in daemons.query_info(query_id).readers} == names)
+        follower = Background(*follow, "--format", "csv", name="query", folder=tmp_path)
+        eventually("rows are printed", lambda: follower.out)
+        eventually("Spark has rows", lambda: sink.attempts)
         stopped = []
-        for number, site in enumerate((HOME, "alpha", "beta")):
-            rows = want.num_rows * number // 4
+        for site in (HOME, "alpha", "beta"):
+            rows = daemons.query_info(query_id).rows
             eventually("the load goes on", lambda rows=rows: daemons.query_info(query_id).rows > rows)  # type: ignore[misc]
+            assert daemons.query_info(query_id).state == "running", "there is load when a site is stopped"
             stopped.append(daemons.nodes[site])
             stopped[-1].signal(signal.SIGTERM)
-            stopped[-1].end(30).ok()
+            stopped[-1].end().ok()
             daemons.start(site)
+        rows = daemons.query_info(query_id).rows
+        eventually("the load goes on", lambda: daemons.query_info(query_id).rows > rows)
+        assert daemons.query_info(query_id).state == "running"
+        stopped += daemons.nodes.values()
+        daemons.hurry()
         assert reader.end().ok().err.count("all that there are") == 1
         follower.end().ok()
 
