@@ -19,7 +19,8 @@ import pytest
 from demo.report import longest_text, saved_text
 from tests.places import ROOT
 
-END_S_MAX = 280
+END_S_MAX = 600
+pytestmark = pytest.mark.timeout(900)
 
 #: The demo with a query that loses a row.
 LYING_DEMO = """

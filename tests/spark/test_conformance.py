@@ -27,6 +27,10 @@ from tests.engines.on_spark import SparkEngines
 from tests.examples import new_examples
 
 
+#: Dozens of examples, of several jobs each.
+pytestmark = pytest.mark.timeout(900)
+
+
 @pytest.fixture(scope="module")
 def engines(spark: SparkProcess, spark_folder: Path) -> Iterator[Engines]:
     made = SparkEngines(spark, spark_folder)

@@ -209,7 +209,7 @@ trigger = "100ms"
         eventually("all tuples", lambda: arrived() >= 2 * half, SPARK_S)
         took = time.monotonic() - began
         broker.produce("orders", as_lines(last))
-        same_as_oracle(query, join)
+        same_as_oracle(daemons, query, join)
         query.kill()
         assert arrived() == 2 * half + len(last)
         assert "it is started again" in daemons.nodes["alpha"].err

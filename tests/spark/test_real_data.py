@@ -27,7 +27,8 @@ from tests.places import DATA
 SITES = ("alpha", "beta")
 ALL = bool(os.environ.get("NARROWS_ALL_QUERIES"))
 #: Spark starts at every site of every cluster here, on two cores that others use too.
-PATIENCE_S = 280.0
+PATIENCE_S = 600.0
+pytestmark = pytest.mark.timeout(900)
 #: One core for each site's Spark: there are two of them.
 ONE_CORE = {site: [f"[site.{site}.spark]", 'master = "local[1]"'] for site in SITES}
 

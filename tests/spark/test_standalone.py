@@ -29,6 +29,10 @@ from tests.engines.processes import gone, kill, wait_for, workers
 from tests.engines.script import Pair, Script
 
 
+#: A master, workers and executors are started, and some again.
+pytestmark = pytest.mark.timeout(900)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     with Standalone(tmp_path_factory.mktemp("standalone"), workers=2, cores=1) as started:
