@@ -64,6 +64,11 @@ def rows_stored(daemons: Daemons, query_id: str) -> int:
     return daemons.query_info(query_id).rows
 
 
+def rows_arrive(daemons: Daemons, query_id: str) -> None:
+    before = rows_stored(daemons, query_id)
+    eventually("rows arrive", lambda: rows_stored(daemons, query_id) > before)
+
+
 # -- the query command ------------------------------------------------------------------------
 
 
@@ -241,8 +246,7 @@ def test_a_link_on_which_nothing_passes_any_more_is_dialled_again(tmp_path: Path
         proxy.resume()
         eventually("the link is up again", lambda: link(daemons, "alpha").state == "up")
         assert link(daemons, "alpha").reconnects
-        rows = rows_stored(daemons, query_id)
-        eventually("rows arrive again", lambda: rows_stored(daemons, query_id) > rows)
+        rows_arrive(daemons, query_id)
         daemons.hurry()
         command.end().ok()
         assert_same_rows(pq.read_table(out), join.expected())
@@ -268,8 +272,7 @@ def test_walks_say_what_a_query_waits_for_while_its_link_is_cut(tmp_path: Path) 
         assert {walk["algorithm"] for walk in found} == {SM_D2}
         assert any(walk["stage"] == "answer" and walk["rows"] >= walk["keys"] > 0 for walk in found)
         proxy.restore()
-        rows = rows_stored(daemons, query_id)
-        eventually("rows arrive again", lambda: rows_stored(daemons, query_id) > rows)
+        rows_arrive(daemons, query_id)
         daemons.hurry()
         out = tmp_path / "rows.parquet"
         narrows("follow", "--config", daemons.config, query_id, "--out", out).ok()
@@ -352,15 +355,13 @@ def test_daemons_that_are_killed_in_mid_query_and_started_again_change_no_row(
         chosen = ("--algorithm", algorithm, "--out", out)
         command = Background(*query(config, join, *chosen), name="query", folder=tmp_path)
         query_id = issued(command)
-        for kills in range(3):
-            before = rows_stored(daemons, query_id)
-            eventually("rows arrive", lambda before=before: rows_stored(daemons, query_id) > before)  # type: ignore[misc]
-            if kills == 2:
-                break
+        for _ in range(2):
+            rows_arrive(daemons, query_id)
             for site in killed:
                 daemons.nodes[site].signal(signal.SIGKILL)
                 daemons.nodes[site].process.wait()
             daemons.start(*killed)
+        rows_arrive(daemons, query_id)
         daemons.hurry()
         command.end().ok()
     assert_same_rows(pq.read_table(out), join.expected())

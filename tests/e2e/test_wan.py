@@ -23,7 +23,7 @@ from netsim.proxies import Proxies
 from netsim.state import state_path
 from node.rpc import control_pb2 as pb
 from planner.model.errors import NarrowsError
-from tests.e2e.cases import steady
+from tests.e2e.cases import lasting, steady
 from tests.e2e.connections import Watch, dialled, dialled_by
 from tests.e2e.harness import (
     Background,
@@ -32,6 +32,7 @@ from tests.e2e.harness import (
     Stream,
     assert_same_rows,
     eventually,
+    issued,
     narrows,
     run,
     write_cluster,
@@ -68,7 +69,7 @@ def test_run_brings_the_network_up_counts_with_it_and_takes_it_down(tmp_path: Pa
 
     Where next to nothing passes, what gRPC says on its own account weighs more: there also within 250 bytes.
     """
-    join = steady(10, 400, noise_bytes=20)
+    join = steady(30, 200, noise_bytes=40)
     config = cluster_with_wan(tmp_path, join, sites=("alpha", "beta", "gamma"))
     out, stats = tmp_path / "rows.parquet", tmp_path / "stats.json"
     words = ("run", config, "--query", join.text, "--at", "gamma", "--out", out, "--stats", stats, "--speed", "2")
@@ -78,9 +79,9 @@ def test_run_brings_the_network_up_counts_with_it_and_takes_it_down(tmp_path: Pa
         proxies, daemons = Proxies(found(config).port), Daemons(config)
         eventually("rows pass", lambda: sent_bytes(daemons, "beta", "gamma") > 30_000)
         proxies.drop("beta", "gamma")
-        eventually("the link is down", lambda: link_of(daemons, "beta", "gamma").state != "up")
+        eventually("the link is down", lambda: link_of(daemons, "beta", "gamma").state not in ("", "up"))
         proxies.restore("beta", "gamma")
-        command.end(120).ok()
+        command.end().ok()
     finally:
         command.kill()
     assert_same_rows(pq.read_table(out), join.expected())
@@ -89,7 +90,7 @@ def test_run_brings_the_network_up_counts_with_it_and_takes_it_down(tmp_path: Pa
     counted = {(way["from"], way["to"]): way["bytes"] for way in ran["proxies"]}
     assert len(counted) == len(ran["links"]) == 6
     by_way = {(link["from"], link["to"]): link for link in ran["links"]}
-    assert by_way["beta", "gamma"]["reconnects"] == by_way["gamma", "beta"]["reconnects"] == 1
+    assert min(by_way["beta", "gamma"]["reconnects"], by_way["gamma", "beta"]["reconnects"]) >= 1
     assert min(counted["alpha", "beta"], counted["beta", "alpha"], counted["beta", "gamma"]) > 50_000
     for way, link in by_way.items():
         ours, theirs = link["bytes"], counted[way]
@@ -110,7 +111,7 @@ def sent_bytes(daemons: Daemons, source: str, target: str) -> int:
 
 def test_links_are_cut_and_changed_while_a_query_runs_and_rows_stay_exact(tmp_path: Path) -> None:
     """Also: a link is one connection all the time, so that what limits its proxy's connections limits the link."""
-    join = steady(8)
+    join = steady(30, 100)
     config = cluster_with_wan(tmp_path, join, sites=("alpha", "beta", "gamma"))
     shown = told(config, "up")
     assert "1,000 kbit/s" in shown
@@ -128,8 +129,9 @@ def test_links_are_cut_and_changed_while_a_query_runs_and_rows_stay_exact(tmp_pa
             asked = ("query", "--config", config, "--at", "gamma", join.text, "--out", rows)
             command = Background(*asked, name="query", folder=tmp_path)
             try:
-                eventually("the query is issued", lambda: command.err.startswith("query "))
+                query_id = issued(command)
                 told(config, "cut", "alpha", "beta", "--one-way")
+                assert daemons.query_info(query_id).state != "completed", "and cannot complete while the link is cut"
                 shown = told(config, "show")
                 assert re.search(r"alpha +beta +cut +\d\d:\d\d:\d\d \(\d+ s\)", shown), shown
                 assert re.search(r"beta +alpha +up", shown), shown
@@ -143,7 +145,7 @@ def test_links_are_cut_and_changed_while_a_query_runs_and_rows_stay_exact(tmp_pa
                 ways = {(way.source, way.target): way for way in Proxies(running.port).ways()}
                 assert ways["alpha", "gamma"].shape == ways["gamma", "alpha"].shape == Shape(150, 5, 125_000.0)
                 assert not any(way.cut for way in ways.values())
-                command.end(120).ok()
+                command.end().ok()
             finally:
                 command.kill()
             assert_same_rows(pq.read_table(rows), join.expected())
@@ -160,11 +162,12 @@ def test_links_are_cut_and_changed_while_a_query_runs_and_rows_stay_exact(tmp_pa
 
 def test_a_link_carries_what_its_bandwidth_allows_and_no_more(tmp_path: Path) -> None:
     """By our ledger, over the time that the query took; only the last 64 KiB may still be in buffers."""
-    join = steady(6, 400, noise_bytes=40)
-    config = cluster_with_wan(tmp_path, join, '\n[wan]\nbandwidth = "800 kbit/s"\n')
+    # Few tuples, and large ones: what is computed meanwhile takes next to no time, on a busy machine too.
+    join = steady(6, 100, noise_bytes=500)
+    config = cluster_with_wan(tmp_path, join, '\n[wan]\nbandwidth = "400 kbit/s"\n')
     ran = run(config, join.text)
     assert_same_rows(ran.rows, join.expected())
-    allowed = 100_000 * ran.stats["seconds"]
+    allowed = 50_000 * ran.stats["seconds"]
     carried = [link["bytes"] for link in ran.stats["links"]]
     assert max(carried) <= 1.05 * allowed + 65_536
     assert max(carried) >= allowed / 3
@@ -299,7 +302,7 @@ def test_a_run_uses_the_network_that_is_up_and_counts_its_own_bytes_only(tmp_pat
 
 
 def test_a_run_whose_network_dies_says_so_and_leaves_nothing(tmp_path: Path) -> None:
-    join = steady(30)
+    join = lasting()
     config = cluster_with_wan(tmp_path, join)
     command = Background("run", config, "--query", join.text, "--speed", "1", name="run", folder=tmp_path)
     try:
