@@ -20,7 +20,7 @@ from tests.mutants.mutant import bug
 TESTS = {
     "held_copies": "test_held_copies copies/test_copies",
     "HeldCopies": "test_held_copies copies/test_copies",
-    "Claim": "test_owned_copies copies/test_copies",
+    "Claim": "test_owned_copies copies/test_copies test_wrong_peers",
     "OwnedCopy": "test_portions test_owned_copies",
     "sm_s1": "test_halves",
     "OwnedCopies": "test_owned_copies test_portions copies/test_copies",
@@ -86,6 +86,7 @@ MUTANTS = (
     bug("no copy is held from Prepare on", "OwnedCopies.claim", drop("_hold")),
     bug("claims do not hold new copies", "OwnedCopies.open", drop("_hold")),
     bug("a copy is opened that is not what its query needs", "OwnedCopies.open", drop("check")),
+    bug("who is to open a copy uses one of others", "Claim.check_lent", condition("leases", "False")),
     bug("a lost query opens a copy of what is gone", "OwnedCopies.open", assigned("message", "message", at=0)),
     bug("what follows a gap is taken for the next", "OwnedCopies.post", condition("_broken", "False")),
     bug("who leases a copy that misses something goes on", "OwnedCopies.settle_claim", condition("_broken", "False")),

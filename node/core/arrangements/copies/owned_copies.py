@@ -19,7 +19,7 @@ from node.core.arrangements.copies.reduced_copy import ReducedOwner
 from node.core.arrangements.feeds import LogReaders
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.table import RowTable
-from node.core.errors import PeerProtocolError, QueryFailedError, invariant
+from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.kernels.evaluation import EvaluationError, evaluate
 from node.core.limits import Limits
 from node.core.links.causes import Cause, Purpose
@@ -71,9 +71,18 @@ class Claim:
     def check(self, copy: OwnedCopy) -> None:
         """Raises PeerProtocolError unless the copy that its holder chose has what the query needs."""
         if not self.may_be(copy):
-            query_id, need = self.user
-            got = f"{copy.spec.kind} copy {copy.number} of {copy.spec.stream}"
-            raise PeerProtocolError(f"query {query_id} requires for its need {need} what its plan says; got {got}")
+            raise self._refuse("what its plan says", copy)
+
+    def check_lent(self, copy: OwnedCopy) -> None:
+        """As ``check``, for a copy that was there. Raises too if the query is to open one: nothing is kept for it."""
+        self.check(copy)
+        if self.lease not in copy.leases:
+            raise self._refuse("a copy of its own", copy)
+
+    def _refuse(self, required: str, copy: OwnedCopy) -> PeerProtocolError:
+        query_id, need = self.user
+        got = f"{copy.spec.kind} copy {copy.number} of {copy.spec.stream}"
+        return PeerProtocolError(f"query {query_id} requires for its need {need} {required}; got {got}")
 
 
 class OwnedCopies:
@@ -130,7 +139,7 @@ class OwnedCopies:
         claim = self._claims.get((query_id, need))
         if claim is None:
             return False
-        claim.check(copy)
+        claim.check_lent(copy)
         del self._claims[query_id, need]
         copy.users[query_id] = need
         if claim.begin is not None:
@@ -141,7 +150,6 @@ class OwnedCopies:
             if other is not copy and claim.lease in other.leases:
                 other.leases.remove(claim.lease)
                 self._let_go(other, {claim.user})
-        invariant(claim.lease in copy.leases, "owning: a copy holds every claim that it may be for")
         return True
 
     def release(self, query_id: str) -> None:

@@ -13,7 +13,18 @@ from node.core.encoding.rows import encode_rows
 from node.core.engine import TS
 from node.core.events import DropRequested, PeerGreeted, QueryIssued
 from node.core.limits import Limits
-from node.core.links.messages import Carry, CloseCopy, Prepare, Prepared, Refused, Resumption, Rows, Start
+from node.core.links.messages import (
+    Carry,
+    CloseCopy,
+    Fence,
+    LeaseCopy,
+    Prepare,
+    Prepared,
+    Refused,
+    Resumption,
+    Rows,
+    Start,
+)
 from node.core.queries import run as run_module
 from node.core.streams.ticks import TICK_MIN, Span
 from planner.model.plans import forced_plan
@@ -422,3 +433,25 @@ def test_a_query_of_another_home_keeps_its_pin_whoever_asks_with_its_id() -> Non
     assert cluster.sites["bow"].pins == ("q1",)
     (refused,) = [message for message in cluster.mail["bow", "ash"] if isinstance(message, Refused)]
     assert refused.reason == "site bow requires new query ids; got q1, which is a query of cam"
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.SP_S, Algorithm.SM_D1, Algorithm.SM_S1, Algorithm.SM_S2])
+def test_a_query_that_is_to_open_a_copy_of_its_own_cannot_use_one_that_is_there(algorithm: Algorithm) -> None:
+    """Nothing of that is kept for it: its owner took part in a generation that may wait for long."""
+    cluster = Cluster()
+    for query_id in ("q1", "q2"):
+        cluster.issue("bow", algorithm, query_id)
+        cluster.settle()
+    prepare = cluster.sites["bow"].homes["q2"].prepare()
+    assert prepare.resumed is not None
+    cluster.say("bow", "ash", Fence("q2", 9))
+    cluster.say("bow", "ash", replace(prepare, generation=9, resumed=replace(prepare.resumed, is_alone=True)))
+    ash = cluster.sites["ash"]
+    (copy,), (claim,) = ash.arrangements.owned.all, ash.arrangements.owned.claims
+    assert claim.is_own
+    cluster.say("bow", "ash", LeaseCopy("q2", copy.number, claim.need.number))
+    required = f"query q2 requires for its need {claim.need.number} a copy of its own"
+    assert cluster.blamed == [("bow", f"{required}; got {copy.spec.kind} copy {copy.number} of l")]
+    cluster.settle()
+    assert cluster.states[-1][:2] == ("q2", QueryState.FAILED)
+    assert list(ash.runs) == ["q1"]
