@@ -5,6 +5,9 @@ order in which they came, each once, and those after a WriteRecords only when th
 Rows wait because they outlive a crash too: without the record of the tick with which their query began, home would find
 them and begin it elsewhere. What only this site sees and a crash undoes (its engine, reading) does not wait. Records go
 to the disk at once, so that those of many turns share a commit, and nobody waits for the disk.
+
+A disk may be full for days, and links are dialled again meanwhile: what waits for a connection goes with that, and one
+that ends at once, with all that waits in it, waits for nothing. Its link says again on the next what was not heard.
 """
 
 from __future__ import annotations
@@ -54,10 +57,17 @@ class Barrier:
                 else:
                     self._held.append(output)
                     self._write(output)
+            elif isinstance(output, CloseConnection) and output.at_once:
+                self.closed(output.connection)
+                self._perform(output)
             elif self._held and isinstance(output, _Promise):
                 self._held.append(output)
             else:
                 self._perform(output)
+
+    def closed(self, connection: int) -> None:
+        """A connection is gone: nothing that waits for it can be done."""
+        self._held = deque(output for output in self._held if not _is_for(output, connection))
 
     def written(self, count: int) -> None:
         """So many more of the records that were handed over are durable."""
@@ -72,3 +82,7 @@ class Barrier:
                 self._noted(first)
             else:
                 self._perform(self._held.popleft())
+
+
+def _is_for(output: Output, connection: int) -> bool:
+    return isinstance(output, SendFrame | CloseConnection) and output.connection == connection

@@ -44,6 +44,7 @@ from node.io.threads.storage_thread import StorageThread
 from node.io.transport import Transport
 from node.stack import (
     CloseConnection,
+    ConnectionClosed,
     Input,
     Output,
     RememberLife,
@@ -220,6 +221,9 @@ class Runner:
         outputs = self.stack.handle(inputs, self.clock.now_us())
         self.core_seconds += time.thread_time() - began
         self._barrier.put(outputs)
+        for item in inputs:
+            if isinstance(item, ConnectionClosed):
+                self._barrier.closed(item.connection)
         self._store()
         if self._period_s > TIMER_S and self._timer is not None and not self.stack.resting:
             self._timer.cancel()

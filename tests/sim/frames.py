@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from node.codec import Shipment
 from node.core.effects import Send
 from node.core.links.link import Link
 from node.core.links.link_frames import Frame, Part
@@ -16,12 +17,14 @@ class FrameKinds:
     def __init__(self, node: Stack) -> None:
         #: By peer and number, what a part belongs to; by shipment, in the order in which they are made, what is in it.
         self._parts: dict[str, dict[int, Message]] = {peer: {} for peer in node.links}
-        self._shipments: dict[int, tuple[Frame | Message, ...]] = {}
+        #: With the shipment itself: one that never leaves is never asked for, and no other must have its id.
+        self._shipments: dict[int, tuple[Shipment, tuple[Frame | Message, ...]]] = {}
         self._watch(node)
 
     def of(self, output: SendFrame) -> tuple[Frame | Message, ...]:
         """The messages of which parts are in a shipment, and other frames; it is asked for once."""
-        return self._shipments.pop(id(output.shipment), ())
+        _, inside = self._shipments.pop(id(output.shipment), (None, ()))
+        return inside
 
     def _watch(self, node: Stack) -> None:
         send, flush = node._send, node._flush
@@ -42,7 +45,7 @@ class FrameKinds:
                 if isinstance(output, SendFrame):
                     end = at + len(output.shipment.cuts)
                     inside = tuple(self._inside(peer, frame) for frame in frames[at:end])
-                    self._shipments[id(output.shipment)] = inside
+                    self._shipments[id(output.shipment)] = output.shipment, inside
                     at = end
 
         node._send, node._flush = sent, flushed  # type: ignore[method-assign]

@@ -772,6 +772,9 @@ class World:
             if isinstance(output, TrimLog):
                 self.invariants.trimmed(site, output.stream, output.tick)
         self._barriers[site].put(outputs)
+        for item in inputs:
+            if isinstance(item, ConnectionClosed):
+                self._barriers[site].closed(item.connection)
         self._finish_turn(site)
         self._sharing.note(self._nodes[site].site, self.mail.sent)
         self.copies.note_opened(site, self._nodes[site].site)

@@ -119,6 +119,8 @@ MUTANTS = (
     bug("a query that was issued is not kept", "Issuer.issue", drop("_keep")),
     bug("done is kept in memory alone", "Issuer._keep_done", drop("do")),
     bug("one record lets all go", "Barrier.written", drop("_durable", at=1)),
+    bug("frames wait for a connection that is gone", "Barrier.closed", begin("return")),
+    bug("a connection that is to end at once waits for the disk", "Barrier.put", condition("at_once", "False")),
     bug("done is told with a generation before it is kept", "Issuer._keep_news", begin("return")),
     # -- queries that share again
     bug("a copy is opened for its first query alone", "HeldCopies._begin_of", begin("return wanted.tick")),

@@ -64,6 +64,29 @@ def test_without_a_disk_nothing_waits() -> None:
     assert done == [FRAME]
 
 
+def test_what_waits_for_a_connection_goes_with_it() -> None:
+    """Each that is dialled while records cannot be written begins with all that the one before had in flight."""
+    outside = Outside()
+    other, refusal = SendFrame("cam", 2, cut(b"x")), SendFrame("bow", 3, cut(b"no"))
+    outside.barrier.put([record(1), FRAME, other, TRIM, CLOSE, record(2), FRAME, refusal, REPORT])
+    outside.barrier.closed(1)
+    outside.barrier.closed(3)
+    assert outside.barrier.held == 5
+    outside.barrier.written(1)
+    assert outside.done == [other, TRIM]
+    outside.barrier.written(1)
+    assert outside.done == [other, TRIM, REPORT]
+
+
+def test_a_connection_that_ends_with_what_waits_in_it_does_not_wait() -> None:
+    outside = Outside()
+    at_once = CloseConnection("bow", 1, "silent", at_once=True)
+    outside.barrier.put([record(1), FRAME, TRIM, at_once])
+    assert outside.done == [at_once]
+    outside.barrier.written(1)
+    assert outside.done == [at_once, TRIM]
+
+
 @given(st.lists(st.sampled_from(["frame", "record", "read", "written", "trim"]), max_size=40))
 @examples()
 def test_each_output_is_done_once_in_order_and_no_promise_before_its_records(steps: list[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from node.codec import cut
 from node.core.effects import QueryState, ReadSource, ReportQuery, SetAside, StoreRows, WriteRecords
 from node.core.events import DropRequested, RowsStored, SourceFailed
 from node.core.limits import Limits
@@ -26,7 +27,16 @@ from node.io.runner import RESTING_S, TIMER_S, Runner
 from node.io.sources.late_files import LateFiles
 from node.io.threads.file_thread import FileThread
 from node.io.threads.storage_thread import StorageThread
-from node.stack import Input, LifeRemembered, Output, RememberLife, Stack, TimePassed
+from node.stack import (
+    ConnectionClosed,
+    Input,
+    LifeRemembered,
+    Output,
+    RememberLife,
+    SendFrame,
+    Stack,
+    TimePassed,
+)
 from node.storage.errors import DiskFailedError, StorageError
 from node.storage.headroom import Headroom
 from node.storage.site_records import NoRecords
@@ -300,6 +310,26 @@ def test_what_follows_a_record_waits_for_the_disk_and_the_loop_does_not(tmp_path
         records.may.set()
         await until(lambda: made.query.state.ended)
         assert made.query.spool.rows == 3
+        storage.stop()
+
+    drive(tmp_path, test)
+
+
+def test_what_waits_for_a_connection_that_is_gone_is_not_kept_while_the_disk_is_full(tmp_path: Path) -> None:
+    records, sent = SlowRecords(), list[SendFrame]()
+
+    async def test(made: Driven) -> None:
+        storage = connected(made, tmp_path, records, Counted())
+        made.runner._transport = cast("Any", SimpleNamespace(send=sent.append))
+        gone, other = (SendFrame("ash", number, cut(b"x")) for number in (1, 2))
+        ended = ReportQuery(made.query.query_id, QueryState.COMPLETED, "")
+        made.stack.answers = [[RECORD, gone, other, ended]]
+        await until(records.asked.is_set)
+        made.runner.put([ConnectionClosed("ash", 1, "silent")])
+        await until(lambda: made.stack.heard(ConnectionClosed))
+        records.may.set()
+        await until(lambda: made.query.state.ended)
+        assert sent == [other]
         storage.stop()
 
     drive(tmp_path, test)
