@@ -290,14 +290,22 @@ def _stack(
     records: SharedRecords | None,
     queries: Queries,
 ) -> Stack:
-    """With the queries of earlier lives that go on. Without a folder nobody and nothing is remembered."""
+    """With the queries of earlier lives: those that go on, and the end of others whose rows are here.
+
+    What is said of queries of which there are no rows is forgotten. Without a folder nobody and nothing is remembered.
+    """
     if records is None:
         return Stack(config.name, site, peers, config.tau_ms, life, streams, limits)
     kept: dict[str, dict[str, bytes]] = {kind: records.all(kind) for kind in RecordKind}
-    homes = {query_id: home for query_id, home in kept[RecordKind.HOME].items() if queries.can_go_on(query_id)}
-    queries.end_unfinished("the daemon was restarted before the query was promised", homes)
-    stored = {query_id: queries.stored_spans(query_id) for query_id in homes}
-    found = recovered({**kept, RecordKind.HOME: homes}, stored)
+    homes = {query_id: home for query_id, home in kept[RecordKind.HOME].items() if query_id in queries.by_id}
+    whole = [query_id for query_id in homes if queries.can_go_on(query_id)]
+    known = [query for query_id, query in queries.by_id.items() if query.ending or query_id not in whole]
+    broken = {query.query_id: query.spool.damage or query.reason for query in known}
+    queries.end_unfinished("the daemon was restarted before the query was promised", whole)
+    stored = {query_id: queries.stored_spans(query_id) for query_id in whole}
+    said = kept[RecordKind.HOME] | kept[RecordKind.DONE]
+    leftovers = tuple(query_id for query_id in said if query_id not in homes)
+    found = replace(recovered({**kept, RecordKind.HOME: homes}, stored), broken=broken, leftovers=leftovers)
     folder = records.folder, records.lives
     return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, records.met, found, *folder)
 

@@ -80,3 +80,7 @@ class Recovered:
     pins: tuple[PinRecord, ...] = ()
     #: By query, the walks whose rows are stored here.
     stored: Mapping[str, tuple[tuple[str, Span], ...]] = field(default_factory=dict)
+    #: Queries whose rows nothing can be added to, and why: they do not go on.
+    broken: Mapping[str, str] = field(default_factory=dict)
+    #: Queries that were issued here, of which nothing is left but a record.
+    leftovers: tuple[str, ...] = ()

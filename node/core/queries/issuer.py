@@ -57,8 +57,13 @@ class Issuer:
         for record in recovered.homes:
             home = self._home_of(record, done.get(record.query_id), recovered.stored.get(record.query_id, ()))
             self.homes[home.query_id] = home
+            if not home.state.ended and home.query_id in recovered.broken:
+                # Its sites ask whether it is over, as they do whenever a home returns.
+                self._keep_end(home, QueryState.FAILED, recovered.broken[home.query_id])
             if home.state.ended:
                 self._ended[home.query_id] = None
+        for query_id in recovered.leftovers:
+            self._forget(query_id)
 
     @staticmethod
     def _home_of(record: HomeRecord, done: dict[str, int] | None, stored: Iterable[tuple[str, Span]]) -> HomeQuery:
@@ -319,5 +324,8 @@ class Issuer:
         while len(self._ended) > self._limits.ended_queries_max:
             oldest = next(iter(self._ended))
             del self._ended[oldest], self.homes[oldest]
-            self._outbox.do(RemoveRecord(RecordKind.HOME, oldest))
-            self._outbox.do(RemoveRecord(RecordKind.DONE, oldest))
+            self._forget(oldest)
+
+    def _forget(self, query_id: str) -> None:
+        self._outbox.do(RemoveRecord(RecordKind.HOME, query_id))
+        self._outbox.do(RemoveRecord(RecordKind.DONE, query_id))

@@ -122,6 +122,8 @@ MUTANTS = (
     bug("frames wait for a connection that is gone", "Barrier.closed", begin("return")),
     bug("a connection that is to end at once waits for the disk", "Barrier.put", condition("at_once", "False")),
     bug("done is told with a generation before it is kept", "Issuer._keep_news", begin("return")),
+    bug("what was dropped stays in the records", "Issuer.recover", drop("_forget")),
+    bug("a query whose rows are broken goes on", "Issuer.recover", condition("broken", "False")),
     # -- queries that share again
     bug("a copy is opened for its first query alone", "HeldCopies._begin_of", begin("return wanted.tick")),
     bug("a table is filled for its first query alone", "LocalTables._begin_of", begin("return tick")),

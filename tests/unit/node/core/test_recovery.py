@@ -720,6 +720,32 @@ def test_a_query_that_ended_before_its_home_died_is_told_again_and_not_begun_aga
     assert cluster.leftovers() == []
 
 
+def test_a_query_whose_rows_are_broken_ends_everywhere_and_for_good_when_its_home_returns() -> None:
+    cluster = running()
+    feed(cluster, 0)
+    recovered = cluster._recovered
+    cluster._recovered = lambda name: replace(recovered(name), broken={"q1": "a row is lost"})  # type: ignore[method-assign]
+    for _ in range(2):
+        cluster.restart("cam")
+        cluster.settle()
+        assert cluster.states[-1] == ("q1", QueryState.FAILED, "a row is lost")
+        assert cluster.holds_nothing()
+        cluster._recovered = recovered  # type: ignore[method-assign]
+
+
+def test_a_home_that_returns_forgets_queries_of_which_it_has_nothing_but_records() -> None:
+    cluster = running()
+    feed(cluster, 0)
+    kept = cluster.records["cam"]
+    assert {query_id for _, query_id in kept} == {"q1"}
+    recovered = cluster._recovered
+    cluster._recovered = lambda name: replace(recovered(name), homes=(), leftovers=("q1",))  # type: ignore[method-assign]
+    cluster.restart("cam")
+    cluster.settle()
+    assert kept == {}
+    assert cluster.holds_nothing()
+
+
 @pytest.mark.parametrize("dead", ["ash", "cam"])
 def test_a_query_by_policy_delta_ends_with_its_reason(dead: str) -> None:
     cluster = Cluster(policy=Policy(PolicyName.DELTA, 1_000))
