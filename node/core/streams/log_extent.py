@@ -41,7 +41,3 @@ class LogExtent:
     def end(self) -> int:
         """Every tick before this one is logged."""
         return self.batches[-1].end
-
-    @property
-    def nbytes(self) -> int:
-        return sum(batch.nbytes for batch in self.batches)

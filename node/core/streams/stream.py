@@ -24,6 +24,7 @@ import pyarrow as pa
 from node.core.limits import Limits
 from node.core.streams.backlog import Backlog
 from node.core.streams.log_extent import LogExtent, LoggedBatch
+from node.core.streams.logged_batches import LoggedBatches
 from node.core.streams.position import Position
 from node.core.streams.recent_batches import RecentBatches
 from node.core.streams.sealer import Aside, Batch, Sealer
@@ -104,13 +105,9 @@ class StreamState:
         self._keep_whole = local.keep_whole
         #: Batches that are sealed and not logged, with the time at which they were sealed.
         self._sealed: deque[tuple[Batch, int]] = deque()
-        self._log: deque[LoggedBatch] = deque()
+        self._log = LoggedBatches(self.tau)
         #: What batches take in the log that are logged and not yet fed.
         self._sizes: deque[int] = deque()
-        #: What the log holds that somebody needs, or that is retained. On disk there may be a segment more: space comes
-        #: back by whole files, and the last one stays. A quota on that would never be met again if it is smaller.
-        self.logged_bytes = 0
-        self._logged_rows = 0
         self._newest_ts = TICK_MIN
         self.restored_to = local.restored_to
         self._lost = () if local.logged is None else local.logged.lost
@@ -123,8 +120,6 @@ class StreamState:
         self.fed_rows = self.rows_arrived = logged.next_tuple
         self.ended = logged.end == TICK_END
         self._log.extend(logged.batches)
-        self.logged_bytes = logged.nbytes
-        self._logged_rows = sum(batch.rows for batch in logged.batches)
         if not self.ended:
             self._newest_ts = tick_start(logged.end, self.tau)
         else:
@@ -187,8 +182,6 @@ class StreamState:
         self.fed_rows += len(sealed)
         nbytes = self._sizes.popleft() if self._sizes else sealed.rows.nbytes
         self._log.append(LoggedBatch(sealed.span.first, sealed.span.end, len(sealed), nbytes))
-        self.logged_bytes += nbytes
-        self._logged_rows += len(sealed)
         if sealed.span.end < TICK_END:
             self._newest_ts = tick_start(sealed.span.end, self.tau)
         elif len(sealed.ts):
@@ -226,8 +219,8 @@ class StreamState:
         """The first tick from which on a new query can have everything: what is retained, or from now on."""
         if not self._retain:
             return self.fed
-        retained = next((batch.first for batch in self._log if self._is_retained(batch)), self.fed)
-        return max(self._whole_from, retained)
+        retained = self._log.first_after(self._newest_ts - self._retain)
+        return max(self._whole_from, self.fed if retained is None else retained.first)
 
     @property
     def _whole_from(self) -> int:
@@ -271,18 +264,24 @@ class StreamState:
 
     def forget_oldest(self) -> int:
         """Forget the oldest batch of the log; the tick before which the log may be forgotten."""
-        oldest = self._log.popleft()
-        self.logged_bytes -= oldest.nbytes
-        self._logged_rows -= oldest.rows
-        return oldest.end
+        return self._log.popleft().end
 
     def bytes_from(self, ts: int) -> int:
         """How much of the log has something from an event time on."""
-        return sum(batch.nbytes for batch in self._log if tick_start(batch.end, self.tau) > ts)
+        return self._log.bytes_after(ts)
+
+    @property
+    def logged_bytes(self) -> int:
+        """What the log holds that somebody needs, or that is retained.
+
+        On disk there may be a segment more: space comes back by whole files, and the last one stays. A quota on that
+        would never be met again if it is smaller.
+        """
+        return self._log.nbytes
 
     @property
     def logged_rows(self) -> int:
-        return self._logged_rows
+        return self._log.rows
 
     @property
     def log_first(self) -> int:
@@ -290,7 +289,7 @@ class StreamState:
         if any(span.end > self.log_begin for span in self._lost):
             # How many are lost between those that are there is not known.
             return 0
-        return self.fed_rows - self._logged_rows
+        return self.fed_rows - self.logged_rows
 
     # -- reading ------------------------------------------------------------------------------
 

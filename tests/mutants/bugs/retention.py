@@ -11,6 +11,7 @@ TESTS = {
     "Participant": "test_dropping test_quota",
     "DiskLog": "test_disk_log",
     "StreamLogs": "test_stream_logs test_quota",
+    "LoggedBatches": "test_logged_batches test_quota",
 }
 
 MUTANTS = (
@@ -22,8 +23,9 @@ MUTANTS = (
     bug("all that is retained gives way at once", "Arrangements._give_way", condition("logs_full", "True")),
     bug("the smallest log gives way first", "Arrangements._give_way", value("max()", "min(giving)")),
     bug("what gave way stays in the log", "Arrangements._give_way", drop("do")),
-    bug("what is forgotten still counts", "StreamState.forget_oldest", drop("logged_bytes")),
-    bug("what an earlier life logged does not count", "StreamState._go_on", drop("logged_bytes")),
+    bug("what is forgotten still counts", "LoggedBatches.nbytes", value("_gone", "0")),
+    bug("what an earlier life logged is not known", "StreamState._go_on", drop("extend")),
+    bug("a log has nothing of its last tick", "LoggedBatches._place_after", value("tick_start()", "_ - 1")),
     bug("a batch counts as in memory", "StreamLogs._commit", argument("BatchLogged", 2, "()")),
     bug("a batch counts for its neighbour", "DiskLog.sizes_from", value("place_of()", "max(0, _ - 1)")),
     bug("a full site that nobody needs stays full", "Arrangements.__init__", value("fromkeys()", "{}")),
