@@ -11,6 +11,7 @@ one stored beyond is left out. When a query ends is decided by ``issuer``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from node.core.effects import QueryState
@@ -153,8 +154,8 @@ class HomeQuery:
             self.limited_by = self._limiting(self.first_tick)
             self.sink = Sink(dict.fromkeys(self.plan.query.aliases, self.first_tick))
         else:
-            resumed = Resumed(self.sink.frontiers, self._of_own("begins"), self.sink.islands)
-            goals = dict(self._of_own("frontiers"))
+            resumed = Resumed(self.sink.frontiers, self._begins, self.sink.islands)
+            goals = dict(self._frontiers)
             self._again = {head: (done, goals[head]) for head, done in self.sink.frontiers}
         self.state, self.reason = QueryState.RUNNING, self.reason_if_whole
         assert self.first_tick is not None
@@ -165,22 +166,28 @@ class HomeQuery:
             self.first_tick,
             min(origins, default=None),
             delta_us(self.plan, rtt_us),
-            self._of_own("frontiers"),
+            self._frontiers,
             self.generation,
             resumed,
         )
 
     def _limiting(self, first_tick: int) -> tuple[str, ...]:
         """The streams that have nothing, or of which nothing is wanted, before the first tick."""
-        last = [alias for alias, tick in self._of_own("begins") if tick == first_tick]
+        last = [alias for alias, tick in self._begins if tick == first_tick]
         return tuple(sorted({self.plan.query.ref(alias).stream.name for alias in last}))
 
-    def _of_own(self, what: str) -> Ticks:
+    @property
+    def _begins(self) -> Ticks:
+        return self._of_own({site: answer.begins for site, answer in self._answers.items()})
+
+    @property
+    def _frontiers(self) -> Ticks:
+        return self._of_own({site: answer.frontiers for site, answer in self._answers.items()})
+
+    def _of_own(self, answers: Mapping[str, Ticks]) -> Ticks:
         """Ticks by alias, as the sites of their streams named them."""
-        found: dict[str, int] = {}
-        for site, answer in self._answers.items():
-            own = [ref.alias for ref in self.plan.query.streams if ref.stream.site == site]
-            found |= {alias: tick for alias, tick in getattr(answer, what) if alias in own}
+        owners = {ref.alias: ref.stream.site for ref in self.plan.query.streams}
+        found = {alias: tick for site, ticks in answers.items() for alias, tick in ticks if owners.get(alias) == site}
         return tuple(sorted(found.items()))
 
     def done_moved(self, now_us: int) -> None:
