@@ -26,7 +26,6 @@ from tests.engines.judge import Engines
 from tests.engines.on_spark import SparkEngines
 from tests.examples import new_examples
 
-
 #: Dozens of examples, of several jobs each.
 pytestmark = pytest.mark.timeout(900)
 

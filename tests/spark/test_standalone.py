@@ -28,7 +28,6 @@ from tests.engines.on_spark import SparkEngines
 from tests.engines.processes import gone, kill, wait_for, workers
 from tests.engines.script import Pair, Script
 
-
 #: A master, workers and executors are started, and some again.
 pytestmark = pytest.mark.timeout(900)
 

@@ -54,7 +54,7 @@ class Home:
         """A query that runs, of which three rows are stored."""
         cluster = Cluster()
         query = self.queries.new(Planned(cluster.plan("cam")))
-        query.note(query.first_facts(), lambda _: None)
+        query.note(lambda _: None, *query.facts())
         cluster.issue("cam", query_id=query.query_id)
         prepare = cluster.sites["cam"].homes[query.query_id].record().prepare
         home = HomeRecord(query.query_id, prepare, QueryState.RUNNING, "", 0)
