@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 10000
-SECONDS ?= 600
 SEED ?= 1
 STAMP := $(VENV)/.setup-done
 # Some shells set it. Without compiled files every test process reads the whole system as text again, a second each.
@@ -20,7 +19,7 @@ help:
 	@echo "make crashes   two simulated sites: a crash at every step, and every two crashes; half an hour on two cores;"
 	@echo "            both with RECORD=1 write bench/results/simulated.md"
 	@echo "make chaos  ten minutes of load, kills and faults on real daemons behind Toxiproxy: bench/results/chaos.md;"
-	@echo "            SECONDS=, SEED=, ENGINE=spark, KILL_MEAN= seconds between two kills (0: none)"
+	@echo "            SEED=, ENGINE=spark (an hour), SECONDS=, KILL_MEAN= seconds between two kills (0: none)"
 	@echo "make docs   the generated parts of docs/"
 	@echo "make mutants   bugs planted in the core, and which test notices each"
 	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
@@ -71,7 +70,7 @@ crashes: setup
 	$(BIN)/python -m tests.sim --exhaustive $(if $(RECORD),--record)
 
 chaos: toxiproxy
-	$(BIN)/python -m tests.chaos --record --seconds $(SECONDS) --seed $(SEED) --engine $(or $(ENGINE),native) $(if $(KILL_MEAN),--kill-mean $(KILL_MEAN))
+	$(BIN)/python -m tests.chaos --record $(if $(SECONDS),--seconds $(SECONDS)) --seed $(SEED) --engine $(or $(ENGINE),native) $(if $(KILL_MEAN),--kill-mean $(KILL_MEAN))
 
 mutants: setup
 	$(BIN)/python -m tests.mutants

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos --seconds 600 --seed 1``: load, kills and faults; figures are printed and kept in out/."""
+"""``python -m tests.chaos --seed 1``: load, kills and faults; figures are printed and kept in out/."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.commit import commit
 from bench.parts import put_part
 from tests.chaos.figures import Figures
-from tests.chaos.sustained import KILL_MEAN_S, PER_S, Sustained, sustained
+from tests.chaos.sustained import KILL_MEAN_S, PER_S, SECONDS, Sustained, sustained
 from tests.e2e.harness import new_tag, none_left
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,8 @@ RESULTS = ROOT / "bench" / "results" / "chaos.md"
 def main() -> int:
     """0 if all went as it should."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=600, help="how long tuples come (default: 600)")
+    lengths = ", ".join(f"{name} {seconds}" for name, seconds in SECONDS.items())
+    parser.add_argument("--seconds", type=int, help=f"how long tuples come (default: {lengths})")
     parser.add_argument("--seed", type=int, default=1, help="of the data, the faults and the kills (default: 1)")
     parser.add_argument("--engine", choices=tuple(PER_S), default="native", help="what joins at all sites")
     means = ", ".join(f"{name} {mean_s:g}" for name, mean_s in KILL_MEAN_S.items())
@@ -34,12 +35,13 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _terminated)
     mean_s = KILL_MEAN_S[options.engine] if options.kill_mean is None else options.kill_mean
-    name = f"{options.engine}-{options.seconds}s-seed{options.seed}" + ("" if mean_s else "-no-kills")
+    seconds = options.seconds or SECONDS[options.engine]
+    name = f"{options.engine}-{seconds}s-seed{options.seed}" + ("" if mean_s else "-no-kills")
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     tag = new_tag()
-    wanted = Sustained(options.seconds, options.seed, options.engine, mean_s or None)
+    wanted = Sustained(seconds, options.seed, options.engine, mean_s or None)
     print(f"engine {wanted.engine}, {wanted.seconds} s, seed {wanted.seed}, kills every {mean_s:g} s", flush=True)
     try:
         figures = sustained(wanted, folder, lambda text: print(text, flush=True))

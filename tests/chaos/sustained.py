@@ -25,6 +25,8 @@ from tests.oracle.compare import same_rows
 PER_S = {"native": 300, "spark": 100}
 #: Seconds between two kills, on the mean: more than a site takes to come back, on two cores with two others.
 KILL_MEAN_S = {"native": 10.0, "spark": 180.0}
+#: How long tuples come: on Spark long enough for the recoveries that a run requires.
+SECONDS = {"native": 600, "spark": 3600}
 CALM_S = 4.0
 #: A run in which less recovered shows too little: on Spark so often, else so large a share of the kills that a run of
 #: its length has when they are as far apart as usual. Of those that are closer together most interrupt a recovery.

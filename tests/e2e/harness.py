@@ -1,7 +1,11 @@
 """What end-to-end tests share: cluster files, the ``narrows`` command, daemons by hand, the oracle's answer.
 
 Every process a test starts carries the test's tag in its environment, so that
-``left_behind`` finds whatever outlives it, however it was started.
+``none_left`` finds whatever outlives it, however it was started.
+
+No test may depend on how fast the machine is. What it waits for is a condition, for as long as ``PATIENCE_S``.
+What has to come before a stream ends comes while ``lasting`` streams (``cases.py``) play by the clock, which are
+as long as a test may take; ``Daemons.hurry`` ends them when it has come.
 """
 
 from __future__ import annotations
