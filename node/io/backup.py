@@ -33,7 +33,7 @@ from node.storage.given_up import recover_log
 from node.storage.headroom import HEADROOM_NAME
 from node.storage.lock import LOCK_NAME, SiteLock
 from node.storage.site_folder import RESULTS_NAME
-from node.storage.site_records import RECORDS_NAME, Records, SiteRecords, check_folder
+from node.storage.site_records import RECORDS_NAME, Records, SiteRecords, check_folder, is_forgetting
 from node.wire.records import done_ticks, failed_home, restored_pin
 
 #: Written last: a folder without it is no backup.
@@ -63,6 +63,9 @@ def back_up(folder: Path, cluster: str, site: str, to: Path) -> BackedUp:
     try:
         if not check_folder(folder, cluster, site):
             raise StorageError(f"a backup of site {site} required its state in {folder}; got none")
+        if is_forgetting(folder):
+            got = "one of which --fresh had not yet removed everything (the next start of its daemon does)"
+            raise StorageError(f"a backup of site {site} required a folder that is in use; got {got}")
         files = {
             path.relative_to(folder).as_posix(): _copied(path, to / path.relative_to(folder)) for path in _files(folder)
         }

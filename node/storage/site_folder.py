@@ -28,7 +28,9 @@ from node.storage.site_records import (
     SiteRecords,
     check_folder,
     check_owner,
+    end_forgetting,
     forget_records,
+    is_forgetting,
     record_counts,
 )
 from node.storage.stream_logs import StreamLogs
@@ -81,6 +83,10 @@ def open_folder(
         if fresh:
             _begin_anew(path, cluster, site, results)
         check_folder(path, cluster, site)
+        if is_forgetting(path):
+            if not fresh:
+                log.warning("site %s: what --fresh had not yet removed when its daemon ended is removed", site)
+            _remove_contents(path)
         names, headroom = list(streams), Headroom(path, headroom_bytes)
         if accept_loss and (damaged := find_damage(path, names)):
             records = _records(path, cluster, site, clock_s, headroom)
@@ -183,14 +189,21 @@ def _nbytes(entry: Path) -> int:
 
 
 def _begin_anew(path: Path, cluster: str, site: str, results: Callable[[Path], list[str]]) -> None:
-    """Say what there is, then forget it. What remains is the number of the last life, so that no name comes again."""
+    """Say what there is, then forget whose it was. What remains is the number of the last life, so that no name comes
+    again, and a mark that the rest is to be removed: its logs must not go on under what streams are now.
+    """
     check_owner(path, cluster, site)
     for line in contents(path, results):
         log.warning("--fresh: site %s forgets %s", site, line)
     forget_records(path, cluster, site)
+
+
+def _remove_contents(path: Path) -> None:
+    """All but the records, which say until it is done that it is to be."""
     for entry in path.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
         elif entry.name not in _OURS:
             entry.unlink()
     sync_folder(path)
+    end_forgetting(path)

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol, Self
 
 from node.core.links.lives import LIVES_TOLD_MAX, Met, next_life
@@ -31,6 +32,8 @@ READ_VERSIONS = (2, FORMAT_VERSION)
 RECORDS_NAME = "site.db"
 #: The records in which the highest life of each other site is, and in which folder that was.
 PEER_LIFE = "peer_life"
+#: In the table ``site`` while not all that a folder had before it was begun anew is removed.
+_FORGETTING = "forgetting"
 
 _TABLES = (
     "CREATE TABLE site (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -212,16 +215,31 @@ def check_owner(folder: Path, cluster: str, site: str) -> None:
 
 
 def forget_records(folder: Path, cluster: str, site: str) -> None:
-    """Keep nothing but the number of the last life, and begin anew, of whatever version the records are."""
+    """Keep nothing but the number of the last life, and begin anew, of whatever version the records are.
+
+    From then on the folder ``is_forgetting``, until ``end_forgetting``: what else is in it belongs to nothing.
+    """
     _, values = _read_identity(folder)
     life = values.get("life", "")
     path, made = folder / RECORDS_NAME, folder / f"{RECORDS_NAME}.new"
     _remove(made)
-    _create(made, cluster, site, int(life) if life.isdigit() else None)
+    _create(made, cluster, site, {_FORGETTING: "1"} | ({"life": life} if life.isdigit() else {}))
     # The old file's journal must not be taken for that of the new one.
     _remove_journal(path)
     made.replace(path)
     sync_folder(folder)
+
+
+def is_forgetting(folder: Path) -> bool:
+    """Whether what the folder had before it was begun anew may be there yet: a crash came before it was removed."""
+    return _FORGETTING in _read_identity(folder)[1]
+
+
+def end_forgetting(folder: Path) -> None:
+    """It is removed, for good."""
+    path = folder / RECORDS_NAME
+    with _said(path), closing(_connected(path)) as connection:
+        connection.execute("DELETE FROM site WHERE name = ?", (_FORGETTING,))
 
 
 def record_counts(folder: Path) -> dict[str, int]:
@@ -275,9 +293,9 @@ def _remove(path: Path) -> None:
     _remove_journal(path)
 
 
-def _create(path: Path, cluster: str, site: str, life: int | None = None) -> None:
+def _create(path: Path, cluster: str, site: str, more: Mapping[str, str] = MappingProxyType({})) -> None:
     """In one transaction, with the version: a file that a crash left half made has version 0, and is made again."""
-    values = {"cluster": cluster, "site": site} | ({} if life is None else {"life": str(life)})
+    values = {"cluster": cluster, "site": site, **more}
     with _said(path), closing(_connected(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for table in _TABLES:

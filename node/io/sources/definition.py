@@ -16,6 +16,7 @@ from node.config import StreamConfig
 from node.core.records import Put
 from node.core.streams.log_extent import LogExtent
 from node.io.sources.readers import source_error
+from node.storage.errors import StorageError
 from node.storage.site_records import Records
 from planner.model.query import StreamInfo
 
@@ -30,7 +31,8 @@ def check_definition(
 ) -> str:
     """Keep what the stream is, or check that it is what it was. Returns which beginning of the stream this is.
 
-    Raises SourceError if the stream has a log, and is not what it was when that was begun.
+    Raises SourceError if the stream has a log, and is not what it was when that was begun; StorageError if nobody knows
+    what it was.
     """
     now = _definition(config, info, tau_ms)
     kept = records.all(STREAM).get(config.name)
@@ -42,6 +44,9 @@ def check_definition(
         if logged is not None:
             key, got = changed
             raise source_error(config, key, f"what stream {config.name} was when its log was begun", f"{got} ({_ANEW})")
+    elif logged is not None:
+        required = f"stream {config.name} required a record of what it was when its log was begun"
+        raise StorageError(f"{required}; got none (restore a backup, or begin anew with narrows node --fresh)")
     begun = str(records.life)
     if config.spark is None:
         now |= {"digest": _digest(config.path)}

@@ -17,6 +17,7 @@ from node.io.backup import MANIFEST_NAME, back_up, restore, restored_to
 from node.io.results.readers import FILE_READER
 from node.storage.errors import StorageError
 from node.storage.site_folder import RESULTS_NAME, SiteFolder, open_folder
+from node.storage.site_records import forget_records
 from node.wire.records import record_out, recovered
 from tests.unit.delivery import Site, wait_until
 from tests.unit.logged import batches
@@ -59,6 +60,14 @@ def test_a_site_that_runs_is_not_backed_up(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="required its folder; got none"):
         back_up(tmp_path / "oslo", "c", "oslo", tmp_path / "backup")
     assert not (tmp_path / "backup" / MANIFEST_NAME).exists()
+
+
+def test_a_folder_that_is_half_forgotten_is_not_backed_up(tmp_path: Path) -> None:
+    let_go(opened(tmp_path / "berlin"))
+    forget_records(tmp_path / "berlin", "c", "berlin")
+    with pytest.raises(StorageError, match="required a folder that is in use; got one of which --fresh had not yet"):
+        back_up(tmp_path / "berlin", "c", "berlin", tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
 
 
 def test_the_manifest_is_durable_before_it_has_its_name_and_comes_after_all_that_it_names(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +79,56 @@ def test_beginning_anew_says_what_is_forgotten_and_repeats_no_life(
     assert not (tmp_path / "results").exists()
     folder.close()
     assert contents(tmp_path) == ["stream clicks: 0 bytes", "stream orders: 0 bytes"]
+
+
+class KilledError(BaseException):
+    """Nothing of the process goes on."""
+
+
+@pytest.mark.parametrize("how_often", [1, 2])
+def test_what_a_crash_left_of_a_folder_that_begins_anew_is_gone_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, how_often: int
+) -> None:
+    """A supervisor starts it without --fresh: what a stream is may have changed, and its old log must not go on."""
+    used(tmp_path)
+    (tmp_path / "results" / "berlin-100-1").mkdir(parents=True)
+    remove = shutil.rmtree
+
+    def killed(path: Path | str, *more: Any, **named: Any) -> None:
+        if Path(path).is_relative_to(tmp_path):
+            raise KilledError
+        remove(path, *more, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        for number in range(how_often):
+            with pytest.raises(KilledError):
+                opened(tmp_path, fresh=number == 0)
+    assert list(tmp_path.glob("*/log/*.log"))
+    folder = opened(tmp_path, 5)
+    assert "what --fresh had not yet removed when its daemon ended is removed" in caplog.text
+    assert (folder.extents, folder.records.all("query"), folder.records.life) == ({}, {}, 101)
+    assert not (tmp_path / "results").exists()
+    # What comes now stays.
+    folder.logs.run([AppendBatch("orders", one) for one in batches(2)])
+    folder.logs.close()
+    folder.close()
+    assert opened(tmp_path).extents["orders"].end == 2
+
+
+def test_a_crash_before_anything_is_forgotten_leaves_all_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used(tmp_path)
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KilledError):
+            opened(tmp_path, fresh=True)
+    assert opened(tmp_path).extents["orders"].end == 4
 
 
 def test_state_of_the_first_version_is_refused_until_it_is_forgotten(tmp_path: Path) -> None:

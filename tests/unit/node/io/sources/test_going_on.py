@@ -24,6 +24,7 @@ from node.io.sources.pace import PACE, begin_pace, kept_pace
 from node.io.sources.readers import SourceError
 from node.io.sources.recordings import open_source
 from node.io.sources.replay import Replay
+from node.storage.errors import StorageError
 from node.storage.site_records import SiteRecords
 from planner.model.time_unit import TimeUnit
 
@@ -223,6 +224,13 @@ def test_other_ticks_or_columns_are_refused(tmp_path: Path, records: SiteRecords
     records.commit([Put(STREAM, "s", json.dumps(kept | {"columns": ["ts int64"]}).encode())])
     with pytest.raises(SourceError, match=r"columns: required what stream s was .* instead of \['ts int64'\]"):
         check(stream, records, logged(5))
+
+
+def test_a_log_of_which_nobody_knows_what_its_stream_was_is_refused(tmp_path: Path, records: SiteRecords) -> None:
+    match = r"stream s required a record of what it was when its log was begun; got none \(restore .*--fresh\)"
+    with pytest.raises(StorageError, match=match):
+        check(config(tmp_path), records, logged(5))
+    assert records.all(STREAM) == {}
 
 
 # -- the side file ------------------------------------------------------------------------------
