@@ -1,5 +1,7 @@
 """The side file: tuples that are in no batch, each with the reason. Nothing is silently lost.
 
+What was written when ``sync`` returns is there after a loss of power, with the name of its file, whatever failed after.
+
 Beside the reason is, if the stream has a log on disk, where the tuple was in its source (``narrows_part``,
 ``narrows_row``): a daemon that reads a part of the source again knows what it has set aside already.
 """
@@ -13,10 +15,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from node.core.streams.position import Position, Positions
+from node.storage.errors import DiskFailedError, StorageError, disk_error
+from node.storage.folder import make_folder, sync_folder
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 REASON = "narrows_reason"
 PART, ROW = "narrows_part", "narrows_row"
@@ -42,29 +50,41 @@ class LateFiles:
         self._begun[stream] = begun
 
     def write(self, stream: str, rows: pa.RecordBatch, reason: str, positions: Positions | None = None) -> None:
-        """Append rows; raises OSError when they cannot be written, and none of them is there."""
+        """Append rows. Raises NoRoomError if none of them is there, and they may come again; else StorageError."""
         rows = rows.append_column(REASON, pa.repeat(reason, rows.num_rows))
         if positions is not None:
             rows = rows.append_column(PART, pa.array(positions[:, 0])).append_column(ROW, pa.array(positions[:, 1]))
             rows = rows.replace_schema_metadata({_BEGUN: self._begun.get(stream, "")})
-        file = self._files.get(stream)
-        if file is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._free_path(stream)
-            file = self._files[stream] = _File(path, rows.schema)
-            self.paths[stream] = path
         try:
+            file = self._files.get(stream) or self._begin_file(stream, rows.schema)
             file.write(rows)
-        except OSError:
-            # What is there of it is cut off; the next rows go into another file.
-            del self._files[stream]
+        except OSError as error:
+            self._give_up(stream)
+            raise _problem(error) from error
+        self.paths[stream] = file.path
+
+    def _begin_file(self, stream: str, schema: pa.Schema) -> _File:
+        make_folder(self._folder)
+        file = self._files[stream] = _File(self._free_path(stream), schema)
+        return file
+
+    def _give_up(self, stream: str) -> None:
+        """What is there of the last rows is cut off; the next ones go into another file."""
+        file = self._files.pop(stream, None)
+        if file is None:
+            return
+        try:
             file.give_up()
-            raise
+        except OSError as error:
+            raise DiskFailedError(str(_problem(error))) from error
 
     def sync(self) -> None:
-        """Make durable what was written; raises OSError."""
-        for file in self._files.values():
-            file.sync()
+        """Make durable what was written; raises DiskFailedError."""
+        try:
+            for file in self._files.values():
+                file.sync()
+        except OSError as error:
+            raise DiskFailedError(str(_problem(error))) from error
 
     def aside_after(self, stream: str, read_to: Position) -> frozenset[Position]:
         """Positions from ``read_to`` on of tuples that are set aside already."""
@@ -98,16 +118,34 @@ class LateFiles:
         self._files.clear()
 
 
+def _problem(error: OSError) -> StorageError:
+    """Going on without them would lose tuples without a trace."""
+    return disk_error("late_dir", "to keep tuples that are set aside", error)
+
+
+class _Sink(io.FileIO):
+    """Where Arrow writes, which does not look at how much was taken."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        """All of it: on a disk that is nearly full a write takes a part, and only the next one fails."""
+        left = memoryview(data).cast("B")
+        nbytes = left.nbytes
+        while left:
+            left = left[os.write(self.fileno(), left) :]
+        return nbytes
+
+
 class _File:
     """A file that is being written."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path = path
-        self._sink = io.FileIO(path, "wb")
+        self.path = path
+        self._sink = _Sink(path, "wb")
         self._writer = pa.ipc.new_stream(self._sink, schema)
-        #: How much of it is whole, and whether that is synced.
+        #: How much of it is whole; whether that is synced, and the file's name.
         self._whole = 0
         self._synced = True
+        self._named = False
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._writer.write_batch(rows)
@@ -117,15 +155,23 @@ class _File:
     def sync(self) -> None:
         if not self._synced:
             os.fsync(self._sink.fileno())
+            if not self._named:
+                sync_folder(self.path.parent)
+                self._named = True
             self._synced = True
 
     def give_up(self) -> None:
-        with suppress(OSError):
+        """Nobody syncs it later, and batches may rely on what is whole of it. Raises OSError if that cannot be had."""
+        with suppress(OSError):  # it can be read up to what is not whole
             self._sink.truncate(self._whole)
-        self._sink.close()
-        if not self._whole:
-            with suppress(OSError):
-                self._path.unlink()
+        try:
+            if self._whole:
+                self.sync()
+            else:
+                with suppress(OSError):
+                    self.path.unlink()
+        finally:
+            self._sink.close()
 
     def close(self) -> None:
         with suppress(OSError):  # the file is readable without the mark of its end

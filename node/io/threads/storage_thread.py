@@ -26,7 +26,7 @@ from node.core.streams.position import SourcePlace
 from node.io.sources.late_files import LateFiles
 from node.io.threads.intake import take_all
 from node.stack import Input, LifeRemembered, RememberLife
-from node.storage.errors import DiskFailedError, NoRoomError, StorageError, disk_error
+from node.storage.errors import NoRoomError, StorageError
 from node.storage.headroom import Headroom
 from node.storage.site_records import Records
 from node.storage.stream_logs import LogEffect, StreamLogs
@@ -169,17 +169,11 @@ class StorageThread:
             else:
                 try:
                     self._late.write(effect.stream, effect.rows, effect.reason, effect.positions)
-                except OSError as error:
-                    problem = _late_problem(error)
-                    if not isinstance(problem, NoRoomError):
-                        raise problem from error
-                    full = str(problem)
+                except NoRoomError as error:
+                    full = str(error)
                     break
             written += 1
-        try:
-            self._late.sync()
-        except OSError as error:
-            raise DiskFailedError(str(_late_problem(error))) from error
+        self._late.sync()
         del self._aside[:written]
         return may, full
 
@@ -224,8 +218,3 @@ class StorageThread:
                 log.warning("there is room on the disk again: the site goes on")
             self._reports.disk_from_thread(trouble)
         self._trouble = trouble
-
-
-def _late_problem(error: OSError) -> StorageError:
-    """Going on would lose tuples without a trace."""
-    return disk_error("late_dir", "to keep tuples that are set aside", error)

@@ -23,7 +23,8 @@ TESTS = {
     "definition": "test_going_on",
     "Barrier": "test_barrier",
     "StorageThread": "test_storage_thread",
-    "LateFiles": "test_going_on test_storage_thread",
+    "LateFiles": "test_going_on test_late_files test_storage_thread",
+    "late_files": "test_late_files test_storage_thread",
     "": "test_restart test_disk_log test_stream_logs",
 }
 
@@ -69,5 +70,9 @@ MUTANTS = (
     bug("what follows a record does not wait", "Barrier.put", condition("_held", "False")),
     bug("records are told before they are kept", "Barrier.written", condition("_durable", "False")),
     bug("a batch is logged before what is set aside", "StorageThread._set_aside", drop("write")),
+    bug("what is set aside is cut off and not synced", "LateFiles._give_up", drop("give_up")),
+    bug("a side file that is given up is not synced", "late_files._File.give_up", drop("sync")),
+    bug("the name of a side file is not durable", "late_files._File.sync", drop("sync_folder")),
+    bug("a side file takes a part of what is written", "late_files._Sink.write", condition("left", "False")),
     bug("what is set aside is forgotten", "LateFiles.aside_after", drop("update")),
 )

@@ -24,7 +24,7 @@ from node.io.sources.pace import PACE, begin_pace, kept_pace
 from node.io.sources.readers import SourceError
 from node.io.sources.recordings import open_source
 from node.io.sources.replay import Replay
-from node.storage.errors import StorageError
+from node.storage.errors import NoRoomError, StorageError
 from node.storage.site_records import SiteRecords
 from planner.model.time_unit import TimeUnit
 
@@ -294,7 +294,7 @@ def test_rows_that_could_not_be_written_leave_a_readable_file_and_go_into_the_ne
 
     with monkeypatch.context() as patched:
         patched.setattr("node.io.sources.late_files._File.write", torn)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(NoRoomError, match="No space left"):
             files.write("s", rows, "late", at + 1)
     assert (tmp_path / "s.arrows").read_bytes() == kept
     files.write("s", rows, "late", at + 1)

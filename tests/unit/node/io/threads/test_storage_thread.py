@@ -22,6 +22,7 @@ from node.core.events import BatchLogged, LogRead
 from node.core.links.lives import Met
 from node.core.records import Put, RecordChange
 from node.core.streams.position import Position, SourcePlace
+from node.io.sources import late_files
 from node.io.sources.late_files import LateFiles
 from node.io.threads import storage_thread
 from node.io.threads.storage_thread import StorageThread
@@ -341,7 +342,7 @@ def test_while_the_disk_of_side_files_is_full_batches_after_wait(made: Made, mon
 
     def fails(self: LateFiles, *arguments: Any) -> None:
         if full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise NoRoomError("full")
         write(self, *arguments)
 
     monkeypatch.setattr(LateFiles, "write", fails)
@@ -353,6 +354,37 @@ def test_while_the_disk_of_side_files_is_full_batches_after_wait(made: Made, mon
     full = False
     assert made.reports.next() == [BatchLogged("a", 2)]
     assert made.reports.next() == ("trouble", "")
+
+
+def test_what_was_set_aside_is_synced_before_its_batch_though_what_follows_finds_no_room(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in one group: the batch is logged, and a loss of power must not take the tuples that were sealed with it."""
+    synced: list[str] = []
+    sync, write = os.fsync, late_files._File.write
+
+    def noted(file: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
+        sync(file)
+
+    def fills_up(file: Any, rows: pa.RecordBatch) -> None:
+        if rows.column(late_files.REASON)[0].as_py() == "no room":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(file, rows)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(late_files._File, "write", fills_up)
+    batch = batches(2)
+    made.reports.hold.clear()
+    made.thread.put(AppendBatch("a", batch[0]))
+    assert made.reports.next() == [BatchLogged("a", 1)]
+    made.thread.put(ASIDE)
+    made.thread.put(AppendBatch("a", batch[1]))
+    made.thread.put(replace(ASIDE, reason="no room"))
+    made.reports.hold.set()
+    assert made.reports.next() == [BatchLogged("a", 2)]
+    assert "a.arrows" in synced
+    assert made.reports.next()[0] == "trouble"
 
 
 # -- a real disk that is full -------------------------------------------------------------------
