@@ -161,7 +161,7 @@ async def _live(
     life = next_life(None, int(time.time())) if records is None else records.life
     files = FileThread(asyncio.get_running_loop())
     files.start()
-    closing.callback(files.stop)
+    closing.callback(_stop_writer, files.stop, kept)
     queries = await _queries(config, site, options, life, folder, files, limits, server)
     closing.callback(queries.close)
     stack = _stack(config, site, peers, life, streams, limits, records, queries)
@@ -173,7 +173,7 @@ async def _live(
     engine_thread = EngineThread(engine, runner.put_from_thread)
     closing.callback(engine_thread.stop)
     storage = _storage(kept, records, here, runner, late, sources)
-    closing.callback(storage.stop)
+    closing.callback(_stop_writer, storage.stop, kept)
     runner.connect(transport, engine_thread, storage, sources)
     desk = PlanDesk(runner, config)
     closing.callback(desk.close)
@@ -325,6 +325,13 @@ def _storage(
         sources[stream].logged(place.resume)
 
     return StorageThread(kept.logs, records, late, kept.headroom, runner, logged)
+
+
+def _stop_writer(stop: Callable[[], bool], kept: SiteFolder | None) -> None:
+    if kept is None:
+        stop()
+    else:
+        kept.stop_writer(stop)
 
 
 async def _unless_stopped(stopping: asyncio.Event, spark: SparkSite, work: Callable[[], T]) -> T:

@@ -45,15 +45,26 @@ RESULTS_NAME = "results"
 class SiteFolder:
     """All that a daemon has in its folder. Made by ``open_folder``."""
 
+    path: Path
     lock: SiteLock
     records: SiteRecords
     headroom: Headroom
     logs: StreamLogs
     #: What the logs have of earlier lives; a stream that never sealed a batch is not in it.
     extents: dict[str, LogExtent] = field(default_factory=dict)
+    #: Whether something that was to stop may write yet.
+    written: bool = False
+
+    def stop_writer(self, stop: Callable[[], bool]) -> None:
+        """Stop something that writes in the folder; ``stop`` says whether it ended."""
+        if not stop():
+            log.warning("%s stays locked until this process ends: something that hangs may write to it", self.path)
+            self.written = True
 
     def close(self) -> None:
-        """Let go of everything; the logs are closed by whoever writes them."""
+        """Let go of everything; the logs are closed by whoever writes them. What may be written stays locked."""
+        if self.written:
+            return
         self.records.close()
         self.lock.release()
 
@@ -95,7 +106,7 @@ def open_folder(
         else:
             logs, extents = open_logs(path, names, step)
             records = _records(path, cluster, site, clock_s, headroom)
-        return SiteFolder(lock, records, headroom, logs, with_lost(records, extents))
+        return SiteFolder(path, lock, records, headroom, logs, with_lost(records, extents))
     except OSError as error:
         lock.release()
         got = f"{error.strerror or error} ({error.filename})"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from node.core.effects import RunOp
 from node.core.engine import Outcome, SiteEngine
+from node.core.errors import invariant
 from node.core.events import EngineFailed, Event, ProbeFinished
 from node.io.threads.intake import take_all
 
@@ -63,6 +64,9 @@ class EngineThread:
         outcomes: list[Outcome]
         try:
             outcomes = self._engine.run([effect.op for effect in taken])
+            invariant(
+                len(outcomes) == len(taken), f"{len(taken)} operations require an answer each; got {len(outcomes)}"
+            )
         except Exception as error:  # the engine itself is in trouble: nobody gets an answer
             outcomes = [error] * len(taken)
         events: list[Event] = []

@@ -56,13 +56,17 @@ class FileThread:
         if len(self._asked) == 1 and not self._loop.is_closed():
             self._loop.call_soon(self._hand_over)
 
-    def stop(self) -> None:
-        """Do what is left to do, and wait for that a while; nobody is told of it any more."""
+    def stop(self) -> bool:
+        """Do what is left to do, and wait for that a while; nobody is told of it any more.
+
+        Whether it ended: if not, it may write yet.
+        """
         self._hand_over()
         self._over.set()
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
+        return not self._thread.is_alive()
 
     def _hand_over(self) -> None:
         if self._asked:

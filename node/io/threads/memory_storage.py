@@ -29,9 +29,10 @@ class MemoryStorage:
             self._loop.call_soon(self._run)
         self._effects.append(effect)
 
-    def stop(self) -> None:
-        """Nobody wants answers any more."""
+    def stop(self) -> bool:
+        """Nobody wants answers any more; always true: it writes nothing."""
         self._over = True
+        return True
 
     def _run(self) -> None:
         effects, self._effects = self._effects, []

@@ -52,7 +52,7 @@ class StorageReports(Protocol):
     def disk_from_thread(self, trouble: str) -> None:
         """The disk is full, or, without text, is so no more."""
 
-    def failed_from_thread(self, error: StorageError) -> None:
+    def failed_from_thread(self, error: Exception) -> None:
         """The daemon has to stop."""
 
 
@@ -92,12 +92,16 @@ class StorageThread:
     def put(self, effect: StorageEffect) -> None:
         self._queue.put(effect)
 
-    def stop(self) -> None:
-        """Nobody wants answers any more: finish what it is at, close the logs, and wait for that a while."""
+    def stop(self) -> bool:
+        """Nobody wants answers any more: finish what it is at, close the logs, and wait for that a while.
+
+        Whether it ended: if not, it may write yet.
+        """
         self._over.set()
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         retry_s = 0.0
@@ -116,11 +120,14 @@ class StorageThread:
                 return
 
     def _safely(self, work: Callable[[], None]) -> bool:
-        """Whether it was done; if the disk failed, the daemon is told to stop."""
+        """Whether it was done; if the disk failed, or this has a bug, the daemon is told to stop."""
         try:
             work()
-        except StorageError as error:
-            log.error("the disk failed: %s", error)
+        except Exception as error:
+            if isinstance(error, StorageError):
+                log.error("the disk failed: %s", error)
+            else:
+                log.exception("the storage thread failed")
             if not self._over.is_set():
                 self._reports.failed_from_thread(error)
             return False

@@ -74,5 +74,8 @@ MUTANTS = (
     bug("a side file that is given up is not synced", "late_files._File.give_up", drop("sync")),
     bug("the name of a side file is not durable", "late_files._File.sync", drop("sync_folder")),
     bug("a side file takes a part of what is written", "late_files._Sink.write", condition("left", "False")),
+    bug("a bug ends the storage thread alone", "StorageThread._safely", drop("failed_from_thread")),
+    bug("a thread that hangs is said to have ended", "StorageThread.stop", returned("True")),
+    bug("a folder is let go that is written", "site_folder.SiteFolder.close", condition("written", "False")),
     bug("what is set aside is forgotten", "LateFiles.aside_after", drop("update")),
 )

@@ -448,6 +448,15 @@ def test_when_the_engine_itself_fails_so_does_everything_it_was_asked() -> None:
     assert delivered == [EngineFailed(number, "t", "the engine failed: no room") for number in range(2)]
 
 
+def test_an_engine_that_does_not_answer_each_question_fails_and_its_thread_goes_on() -> None:
+    class Forgetful(NativeEngine):
+        def run(self, ops: Sequence[Op]) -> list[Outcome]:
+            return super().run(ops)[1:]
+
+    delivered = delivered_by_thread(Forgetful(), [OpenTable("t", SCHEMA), probe_of()], 1)
+    assert [event.op_id for event in delivered if isinstance(event, EngineFailed)] == [0, 1]
+
+
 def test_batches_of_one_call_are_one_run_and_a_bad_one_among_them_fails_alone() -> None:
     engine = NativeEngine()
     ops = [*opened(), append_of(0, 1), append_of(None), append_of(2), find_of(["a"])]

@@ -196,6 +196,18 @@ def test_two_daemons_cannot_have_one_folder(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == [LOCK_NAME]
 
 
+def test_a_folder_in_which_something_may_write_yet_is_not_let_go(tmp_path: Path) -> None:
+    folder = opened(tmp_path)
+    folder.stop_writer(lambda: True)
+    folder.stop_writer(lambda: False)
+    folder.stop_writer(lambda: True)
+    folder.close()
+    folder.records.commit([Put("pin", "a", b"1")])
+    with pytest.raises(StorageError, match="has locked"):
+        SiteLock(tmp_path)
+    folder.lock.release()
+
+
 def test_a_daemon_that_was_stopped_starts_on_a_full_disk_with_the_room_that_was_reserved(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "4m") as place:
         open_folder(place / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20).close()

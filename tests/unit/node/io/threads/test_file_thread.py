@@ -7,6 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from node.io.threads import file_thread
 from node.io.threads.file_thread import FileThread, run_jobs
 
 
@@ -91,8 +94,21 @@ def test_stopping_finishes_what_was_asked_for_even_if_the_loop_is_gone() -> None
     for number in range(1, 5):
         thread.put(lambda number=number: done.append(number), lambda _: None)  # type: ignore[misc]
     thread.start()
-    thread.stop()
+    assert thread.stop()
     assert done == list(range(5))
+
+
+def test_work_that_hangs_is_not_said_to_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.new_event_loop()
+    thread, hang = FileThread(loop), threading.Event()
+    loop.close()
+    thread.put(hang.wait, lambda _: None)
+    thread.start()
+    monkeypatch.setattr(file_thread, "_STOP_S", 0.01)
+    assert not thread.stop()
+    hang.set()
+    monkeypatch.setattr(file_thread, "_STOP_S", 30)
+    assert thread.stop()
 
 
 def test_work_that_is_done_together_is_committed_once_and_what_fails_is_told_to_all_of_it() -> None:

@@ -64,7 +64,7 @@ class Reports:
     def disk_from_thread(self, trouble: str) -> None:
         self.said.put(("trouble", trouble))
 
-    def failed_from_thread(self, error: StorageError) -> None:
+    def failed_from_thread(self, error: Exception) -> None:
         self.said.put(error)
 
     def next(self) -> Any:
@@ -159,7 +159,8 @@ def test_the_source_hears_what_is_durable_before_the_core_does(made: Made) -> No
 
 def test_a_thread_that_never_started_can_be_stopped(tmp_path: Path) -> None:
     logs = StreamLogs({})
-    StorageThread(logs, Notes(), LateFiles(tmp_path), Headroom(tmp_path), Reports(), lambda *_: None).stop()
+    thread = StorageThread(logs, Notes(), LateFiles(tmp_path), Headroom(tmp_path), Reports(), lambda *_: None)
+    assert thread.stop()
 
 
 def test_on_a_full_disk_batches_wait_while_logs_are_read_and_records_are_written(made: Made) -> None:
@@ -238,6 +239,29 @@ def test_records_that_the_disk_does_not_keep_end_the_daemon(made: Made) -> None:
     made.records.error = DiskFailedError("site.db required a disk that keeps what is written; got disk I/O error")
     made.thread.put(WriteRecords((change(1),)))
     assert made.reports.next() is made.records.error
+
+
+def test_whatever_ends_the_thread_ends_the_daemon(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the daemon lives on, and nothing is ever logged or kept."""
+
+    def bug(*_: object) -> None:
+        raise ValueError("nobody thought of that")
+
+    monkeypatch.setattr(LateFiles, "write", bug)
+    made.thread.put(ASIDE)
+    error = made.reports.next()
+    assert (type(error), str(error)) == (ValueError, "nobody thought of that")
+
+
+def test_a_thread_that_hangs_says_that_it_did_not_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_thread, "_STOP_S", 0.01)
+    made.reports.hold.clear()
+    made.thread.put(AppendBatch("a", batches(1)[0]))
+    made.reports.next()
+    assert not made.thread.stop()
+    made.reports.hold.set()
+    monkeypatch.setattr(storage_thread, "_STOP_S", WAIT_S)
+    assert made.thread.stop()
 
 
 def test_a_life_of_a_peer_is_written_in_the_reserved_room_and_told_when_it_is(made: Made) -> None:
