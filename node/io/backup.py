@@ -55,7 +55,10 @@ class BackedUp:
 
 
 def back_up(folder: Path, cluster: str, site: str, to: Path) -> BackedUp:
-    """Copy the folder of a site whose daemon does not run. Raises StorageError if it runs, or ``to`` is not empty."""
+    """Copy the folder of a site whose daemon does not run.
+
+    Raises StorageError if it runs, ``to`` is not empty, or a log is damaged, as it could not be restored then.
+    """
     if not folder.is_dir():
         raise StorageError(f"a backup of site {site} required its folder; got none at {folder}")
     _require_empty(to)
@@ -66,6 +69,7 @@ def back_up(folder: Path, cluster: str, site: str, to: Path) -> BackedUp:
         if is_forgetting(folder):
             got = "one of which --fresh had not yet removed everything (the next start of its daemon does)"
             raise StorageError(f"a backup of site {site} required a folder that is in use; got {got}")
+        _log_ends(folder)
         files = {
             path.relative_to(folder).as_posix(): _copied(path, to / path.relative_to(folder)) for path in _files(folder)
         }
@@ -109,11 +113,7 @@ def restored_to(records: Records, stream: str) -> int | None:
 
 def _begin_anew(folder: Path, cluster: str, site: str, clock_s: int) -> list[str]:
     check_folder(folder, cluster, site)
-    ends = {}
-    for path in sorted(folder.glob("*/log")):
-        disk, stream = Folder(path), path.parent.name
-        extent = recover_log(stream, DiskLog(disk), disk).extent
-        ends[stream] = TICK_MIN if extent is None else extent.end
+    ends = _log_ends(folder)
     records = SiteRecords.open(folder, cluster, site, clock_s)
     try:
         changes: list[RecordChange] = [Put(RESTORED, "", str(TICK_MIN).encode())]
@@ -134,6 +134,16 @@ def _begin_anew(folder: Path, cluster: str, site: str, clock_s: int) -> list[str
     others = "queries of other sites end with data loss if results were found with ticks that are lost; others go on"
     aside = "tuples that were set aside are in no backup: late_dir is as it is, and may have some of them again"
     return [*lost, *lines, others, aside]
+
+
+def _log_ends(folder: Path) -> dict[str, int]:
+    """Where the log of each stream ends. Raises StorageError if one is damaged, and says what to do."""
+    ends = {}
+    for path in sorted(folder.glob("*/log")):
+        disk, stream = Folder(path), path.parent.name
+        extent = recover_log(stream, DiskLog(disk), disk).extent
+        ends[stream] = TICK_MIN if extent is None else extent.end
+    return ends
 
 
 def _end_homes(records: Records, site: str) -> tuple[list[Put], list[str]]:

@@ -59,6 +59,7 @@ MUTANTS = (
     bug("what is damaged is put aside before the rest is safe", "LogDamage.take_out", drop("_rescue")),
     bug("who needs damaged ticks is not told", "StreamState.check_log", condition("damaged", "False")),
     bug("a restored folder is the one that was lost", "backup._begin_anew", drop("begin_folder")),
+    bug("what cannot be restored is backed up", "backup.back_up", drop("_log_ends")),
     bug("queries go on at a home that was restored", "backup._begin_anew", value("ended", "()")),
     bug("lost ticks are forgotten when a site is restored", "StreamState.check_restored", condition("seen", "False")),
     bug("another site's folder is taken", "site_records.check_owner", condition("owner", "False")),

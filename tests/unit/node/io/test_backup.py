@@ -15,7 +15,7 @@ from node.core.query_records import DoneRecord, HomeRecord, PinRecord, Record, R
 from node.core.streams.ticks import TICK_MIN
 from node.io.backup import MANIFEST_NAME, back_up, restore, restored_to
 from node.io.results.readers import FILE_READER
-from node.storage.errors import StorageError
+from node.storage.errors import DamagedLogError, StorageError
 from node.storage.site_folder import RESULTS_NAME, SiteFolder, open_folder
 from node.storage.site_records import forget_records
 from node.wire.records import record_out, recovered
@@ -68,6 +68,27 @@ def test_a_folder_that_is_half_forgotten_is_not_backed_up(tmp_path: Path) -> Non
     with pytest.raises(StorageError, match="required a folder that is in use; got one of which --fresh had not yet"):
         back_up(tmp_path / "berlin", "c", "berlin", tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
+
+
+def test_a_damaged_log_is_not_backed_up_until_the_loss_is_accepted(tmp_path: Path) -> None:
+    """A backup of it could not be restored, which somebody would learn when the site is lost."""
+    folder = opened(tmp_path / "berlin")
+    for one in batches(4):
+        folder.logs.run([AppendBatch("orders", one)])
+    let_go(folder)
+    (log,) = (tmp_path / "berlin" / "orders" / "log").iterdir()
+    data = bytearray(log.read_bytes())
+    data[400] ^= 1
+    log.write_bytes(data)
+    said = r"stream orders required a whole log; got damage: .* are lost \(.*narrows node --accept-data-loss"
+    with pytest.raises(DamagedLogError, match=said):
+        back_up(tmp_path / "berlin", "c", "berlin", tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
+    assert log.read_bytes() == data
+    let_go(open_folder(tmp_path / "berlin", "c", "berlin", ["orders"], 200, headroom_bytes=4096, accept_loss=True))
+    back_up(tmp_path / "berlin", "c", "berlin", tmp_path / "backup")
+    lost = restore(tmp_path / "backup", tmp_path / "again", "c", "berlin", 300)
+    assert lost[0] == "stream orders goes on at tick 4; later ones are lost"
 
 
 def test_the_manifest_is_durable_before_it_has_its_name_and_comes_after_all_that_it_names(
