@@ -7,13 +7,11 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from node.config import SPARK, ClusterConfig, SiteConfig, StreamConfig
@@ -36,6 +34,7 @@ from node.io.reports.engine_report import EngineReport
 from node.io.results.issued_queries import Queries
 from node.io.results.leavings import leavings
 from node.io.runner import Runner
+from node.io.scratch import Scratch
 from node.io.server import Server
 from node.io.sources.definition import check_definition
 from node.io.sources.late_files import LateFiles
@@ -100,18 +99,19 @@ def serve(config: ClusterConfig, site: str, options: ServeOptions, around: Surro
     """Run the daemon of ``site`` until it is told to stop; raises NarrowsError if it cannot start."""
     if not __debug__:
         raise DaemonError("narrows node requires assertions; got python -O, which removes them")
-    with tempfile.TemporaryDirectory(prefix=f"narrows-{site}-", ignore_cleanup_errors=True) as folder:
-        overdue = ForcedExit(Path(folder), STOP_MAX_S)
-        try:
-            asyncio.run(_serve(config, site, options, around, Path(folder), overdue))
-        except _StoppedError:
-            log.info("site %s was stopped before it was up", site)
-        finally:
-            overdue.done()
+    scratch = Scratch(f"narrows-{site}-")
+    overdue = ForcedExit(scratch.remove, STOP_MAX_S)
+    try:
+        asyncio.run(_serve(config, site, options, around, scratch, overdue))
+    except _StoppedError:
+        log.info("site %s was stopped before it was up", site)
+    finally:
+        overdue.done()
+        scratch.remove()
 
 
 async def _serve(
-    config: ClusterConfig, site: str, options: ServeOptions, around: Surroundings, folder: Path, overdue: ForcedExit
+    config: ClusterConfig, site: str, options: ServeOptions, around: Surroundings, scratch: Scratch, overdue: ForcedExit
 ) -> None:
     stopping = asyncio.Event()
     _stop_on_signals(stopping, options.with_parent)
@@ -121,7 +121,7 @@ async def _serve(
         # Before anything slow is started, so that everybody can ask how far it is, and a port that is taken is noticed.
         await _listen(server, site, config.site(site).listen)
         try:
-            await _live(config, site, options, around, folder, stopping, server, closing)
+            await _live(config, site, options, around, scratch, stopping, server, closing)
         finally:
             overdue.begin()
 
@@ -131,7 +131,7 @@ async def _live(
     site: str,
     options: ServeOptions,
     around: Surroundings,
-    folder: Path,
+    scratch: Scratch,
     stopping: asyncio.Event,
     server: Server,
     closing: AsyncExitStack,
@@ -142,7 +142,7 @@ async def _live(
     kept = await _kept(config, here, options, server, closing) if options.logged else None
     records = None if kept is None else SharedRecords(kept.records)
     sources = _recordings(config, here, options.speed, kept, records, closing)
-    spark = around.spark(here, folder) if here.needs_spark else None
+    spark = around.spark(here, scratch.folder) if here.needs_spark else None
     if spark is not None:
         closing.callback(spark.stop)
         server.readiness.step(f"starting Spark, master {here.spark.master}")
@@ -162,7 +162,7 @@ async def _live(
     files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(_stop_writer, files.stop, kept)
-    queries = await _queries(config, site, options, life, folder, files, limits, server)
+    queries = await _queries(config, site, options, life, scratch, files, limits, server)
     closing.callback(queries.close)
     stack = _stack(config, site, peers, life, streams, limits, records, queries)
 
@@ -199,13 +199,13 @@ async def _queries(
     site: str,
     options: ServeOptions,
     life: int,
-    folder: Path,
+    scratch: Scratch,
     files: FileThread,
     limits: Limits,
     server: Server,
 ) -> Queries:
     """The queries of this home with their rows: those of earlier lives too, if anything is kept."""
-    results = config.state_dir / site / RESULTS_NAME if options.logged else folder
+    results = config.state_dir / site / RESULTS_NAME if options.logged else scratch.folder
     quota = config.results_quota_bytes
     kept = {"durable": options.logged, "accept_loss": options.accept_loss}
     queries = Queries(site, results, files, limits, life, quota_bytes=quota, **kept)
@@ -273,7 +273,8 @@ def _local(config: StreamConfig, source: Source, tau_ms: int, kept: SiteFolder |
     if kept is None:
         return local
     logged = kept.extents.get(config.name)
-    late.begin(config.name, check_definition(config, local.info, tau_ms, kept.records, logged))
+    begun = kept.headroom.lend(lambda: check_definition(config, local.info, tau_ms, kept.records, logged))
+    late.begin(config.name, begun)
     read_to = Position(0, 0) if logged is None or logged.place is None else logged.place.read_to
     aside = late.aside_after(config.name, read_to)
     restored = restored_to(kept.records, config.name)

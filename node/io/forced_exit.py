@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import threading
-from pathlib import Path
+from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
 
 class ForcedExit:
-    """Ends the process, and removes its scratch folder, unless it is told in time that all is done."""
+    """Ends the process, and removes what it has for itself alone, unless it is told in time that all is done."""
 
-    def __init__(self, folder: Path, after_s: float) -> None:
-        self._folder = folder
+    def __init__(self, remove: Callable[[], None], after_s: float) -> None:
+        self._remove = remove
         self._after_s = after_s
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
@@ -39,5 +38,7 @@ class ForcedExit:
             return
         busy = ", ".join(sorted(thread.name for thread in threading.enumerate() if thread.name != "overdue"))
         log.warning("stopping requires at most %g s; ended although these threads are at work: %s", self._after_s, busy)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        os._exit(1)
+        try:
+            self._remove()
+        finally:
+            os._exit(1)

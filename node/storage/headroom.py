@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
-from node.storage.errors import NO_ROOM, disk_error
+from node.storage.errors import NO_ROOM, NoRoomError, disk_error
 from node.storage.folder import sync_folder
 
 #: Enough for the records of a site for a long time.
 HEADROOM_BYTES = 16 << 20
 #: No stream can be called so: there is a dot in it.
 HEADROOM_NAME = "headroom.bin"
+
+T = TypeVar("T")
 
 
 class Headroom:
@@ -52,6 +56,18 @@ class Headroom:
     def missing(self) -> str:
         """What is said while the room cannot be reserved."""
         return f"{self._path} required {self._nbytes:,} bytes in reserve for records; got a disk without them"
+
+    def lend(self, write: Callable[[], T]) -> T:
+        """What ``write`` gives, in the room that is reserved if it finds no other; it may be called twice.
+
+        Raises NoRoomError if there is not even that.
+        """
+        try:
+            return write()
+        except NoRoomError:
+            if not self.release():
+                raise
+            return write()
 
     def release(self) -> bool:
         """Give the room back; whether there was any. Raises StorageError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from node.storage.errors import StorageError
@@ -27,14 +28,15 @@ class SiteLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "of unknown number"
             self.release()
             raise StorageError(
                 f"{folder} required a state_dir that no other daemon uses; got one that process {holder} has locked "
                 "(does the daemon of this site run already?)"
             ) from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # it is for people, and the disk may be full
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let go, once or more often. The file stays: removing it would let two processes lock two files."""

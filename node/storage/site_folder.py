@@ -13,12 +13,13 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from node.core.streams.log_extent import LogExtent
 from node.core.streams.ticks import tick_text
 from node.storage.disk_log import DiskLog
-from node.storage.errors import NoRoomError, StorageError
+from node.storage.errors import StorageError
 from node.storage.folder import Folder, sync_folder
 from node.storage.given_up import find_damage, give_up, recover_log, with_lost
 from node.storage.headroom import HEADROOM_BYTES, HEADROOM_NAME, Headroom
@@ -91,14 +92,14 @@ def open_folder(
     """
     lock = SiteLock(path)
     try:
+        names, headroom = list(streams), Headroom(path, headroom_bytes)
         if fresh:
-            _begin_anew(path, cluster, site, results)
+            _begin_anew(path, cluster, site, results, headroom)
         check_folder(path, cluster, site)
         if is_forgetting(path):
             if not fresh:
                 log.warning("site %s: what --fresh had not yet removed when its daemon ended is removed", site)
             _remove_contents(path)
-        names, headroom = list(streams), Headroom(path, headroom_bytes)
         if accept_loss and (damaged := find_damage(path, names)):
             records = _records(path, cluster, site, clock_s, headroom)
             give_up(records, damaged)
@@ -118,12 +119,7 @@ def open_folder(
 
 def _records(path: Path, cluster: str, site: str, clock_s: int, headroom: Headroom) -> SiteRecords:
     """The next life is durable before anything else; on a full disk the reserved room is for that."""
-    try:
-        records = SiteRecords.open(path, cluster, site, clock_s)
-    except NoRoomError:
-        if not headroom.release():
-            raise
-        records = SiteRecords.open(path, cluster, site, clock_s)
+    records = headroom.lend(partial(SiteRecords.open, path, cluster, site, clock_s))
     headroom.reserve()
     return records
 
@@ -199,14 +195,14 @@ def _nbytes(entry: Path) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def _begin_anew(path: Path, cluster: str, site: str, results: Callable[[Path], list[str]]) -> None:
+def _begin_anew(path: Path, cluster: str, site: str, results: Callable[[Path], list[str]], headroom: Headroom) -> None:
     """Say what there is, then forget whose it was. What remains is the number of the last life, so that no name comes
     again, and a mark that the rest is to be removed: its logs must not go on under what streams are now.
     """
     check_owner(path, cluster, site)
     for line in contents(path, results):
         log.warning("--fresh: site %s forgets %s", site, line)
-    forget_records(path, cluster, site)
+    headroom.lend(partial(forget_records, path, cluster, site))
 
 
 def _remove_contents(path: Path) -> None:

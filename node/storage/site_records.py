@@ -13,14 +13,14 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, Self
 
 from node.core.links.lives import LIVES_TOLD_MAX, Met, next_life
-from node.core.records import Delete, Put, RecordChange
-from node.storage.errors import DiskFailedError, NoRoomError, StorageError, VersionError
+from node.core.records import Put, RecordChange
+from node.storage.errors import DiskFailedError, NoRoomError, StorageError, VersionError, disk_error
 from node.storage.folder import sync_folder
 
 #: The version of all that a site keeps. Version 1 had logs that began anew with each start, and no records; version 2
@@ -39,6 +39,9 @@ _TABLES = (
     "CREATE TABLE site (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE records (kind TEXT, key TEXT, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID",
 )
+
+#: Where copies are looked at: in memory, as the disk may be full, else with other temporary files.
+_ELSEWHERE = ("/dev/shm", None)  # noqa: S108 - a folder of its own is made in it
 
 
 class SiteRecords:
@@ -92,14 +95,6 @@ class SiteRecords:
         if met > self.met.get(peer, Met()):
             self.commit([Put(PEER_LIFE, peer, f"{met.life} {met.folder}".encode())])
             self.met[peer] = met
-
-    def put(self, kind: str, key: str, value: bytes) -> None:
-        """Keep one record."""
-        self.commit([Put(kind, key, value)])
-
-    def delete(self, kind: str, key: str) -> None:
-        """Keep it no longer."""
-        self.commit([Delete(kind, key)])
 
     def all(self, kind: str) -> dict[str, bytes]:
         """The records of a kind by their keys, in the order of these."""
@@ -270,13 +265,25 @@ def _read_identity(folder: Path) -> tuple[int | None, dict[str, str]]:
 @contextmanager
 def _copy_of(path: Path) -> Iterator[sqlite3.Connection]:
     """To look at records that are not ours, or not yet: opening the file itself would write to it."""
-    with tempfile.TemporaryDirectory() as elsewhere, _said(path):
-        copy = Path(elsewhere, path.name)
-        shutil.copyfile(path, copy)
-        if _journal(path).exists():
-            shutil.copyfile(_journal(path), _journal(copy))
+    with ExitStack() as removing, _said(path):
+        copy = _copied(path, removing)
         with closing(sqlite3.connect(copy)) as connection:
             yield connection
+
+
+def _copied(path: Path, removing: ExitStack) -> Path:
+    """Where there is room for a copy, which goes with ``removing``. Raises StorageError if there is none."""
+    for folder in _ELSEWHERE:
+        try:
+            copy = Path(removing.enter_context(tempfile.TemporaryDirectory(dir=folder)), path.name)
+            shutil.copyfile(path, copy)
+            if _journal(path).exists():
+                shutil.copyfile(_journal(path), _journal(copy))
+        except OSError as error:
+            problem = error
+        else:
+            return copy
+    raise disk_error(str(path), "a copy of it in memory or in a temporary folder, to look at it", problem) from problem
 
 
 def _journal(path: Path) -> Path:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 ENDLESS = """
-import asyncio, sys, threading
+import asyncio, shutil, sys, threading
 from pathlib import Path
 from node.io.forced_exit import ForcedExit
 
 folder, late = Path(sys.argv[1]), sys.argv[2] == "late"
-overdue = ForcedExit(folder, 0.2 if late else 3600)
+overdue = ForcedExit(lambda: shutil.rmtree(folder), 0.2 if late else 3600)
 
 async def serve():
     if late:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +19,8 @@ import pytest
 from node.core.effects import AppendBatch
 from node.core.records import Put
 from node.core.streams.position import Position, SourcePlace
-from node.storage.errors import StorageError, VersionError
-from node.storage.headroom import HEADROOM_NAME
+from node.storage.errors import NoRoomError, StorageError, VersionError
+from node.storage.headroom import HEADROOM_NAME, Headroom
 from node.storage.lock import LOCK_NAME, SiteLock
 from node.storage.site_folder import SiteFolder, contents, open_folder
 from node.storage.site_records import RECORDS_NAME
@@ -79,6 +82,12 @@ def test_beginning_anew_says_what_is_forgotten_and_repeats_no_life(
     assert not (tmp_path / "results").exists()
     folder.close()
     assert contents(tmp_path) == ["stream clicks: 0 bytes", "stream orders: 0 bytes"]
+
+
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(512))
 
 
 class KilledError(BaseException):
@@ -211,9 +220,58 @@ def test_a_folder_in_which_something_may_write_yet_is_not_let_go(tmp_path: Path)
 def test_a_daemon_that_was_stopped_starts_on_a_full_disk_with_the_room_that_was_reserved(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "4m") as place:
         open_folder(place / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20).close()
-        with suppress(OSError), (place / "ballast").open("ab", buffering=0) as file:
-            while True:
-                file.write(bytes(512))
+        fill(place)
         again = open_folder(place / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20)
         assert again.records.life == 2
         again.close()
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_full_disk_that_has_the_temporary_files_too_keeps_no_daemon_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    with small_disk(tmp_path / "small", "4m") as place:
+        folder = open_folder(place / "alpha", "test", "alpha", [], 1, headroom_bytes=1 << 20)
+        (place / "tmp").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(place / "tmp"))
+        # As a daemon that is killed leaves it: with a journal.
+        killed = shutil.copytree(place / "alpha", place / "killed")
+        folder.close()
+        fill(place)
+        again = open_folder(killed, "test", "alpha", [], 1, fresh, headroom_bytes=1 << 20)
+        assert again.records.life == 2
+        again.close()
+
+
+def test_a_lock_is_taken_on_a_disk_without_room_for_who_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    lock = SiteLock(tmp_path)
+    with pytest.raises(StorageError, match="one that process of unknown number has locked"):
+        SiteLock(tmp_path)
+    lock.release()
+
+
+def test_room_is_lent_to_what_finds_none(tmp_path: Path) -> None:
+    headroom = Headroom(tmp_path, 4096)
+    reserved: list[bool] = []
+
+    def write() -> str:
+        reserved.append((tmp_path / HEADROOM_NAME).exists())
+        if reserved[-1]:
+            raise NoRoomError("full")
+        return "written"
+
+    assert headroom.lend(write) == "written"
+    assert headroom.reserve()
+    assert (headroom.lend(write), reserved) == ("written", [False, True, False])
+
+
+def test_what_finds_no_room_without_the_reserve_either_is_refused(tmp_path: Path) -> None:
+    def write() -> None:
+        raise NoRoomError("full")
+
+    with pytest.raises(NoRoomError, match="full"):
+        Headroom(tmp_path, 4096).lend(write)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -9,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -131,11 +133,11 @@ def test_changes_of_a_commit_are_there_in_the_next_life_in_their_order(tmp_path:
 
 def test_a_commit_that_fails_changes_nothing(tmp_path: Path) -> None:
     records = opened(tmp_path)
-    records.put("pin", "a", b"1")
+    records.commit([Put("pin", "a", b"1")])
     with pytest.raises(StorageError):
         records.commit([Put("pin", "a", b"2"), Put("pin", "b", None)])  # type: ignore[arg-type]
     assert records.all("pin") == {"a": b"1"}
-    records.delete("pin", "a")
+    records.commit([Delete("pin", "a")])
     assert records.all("pin") == {}
 
 
@@ -191,7 +193,7 @@ def test_the_folder_of_another_is_refused_and_not_touched(tmp_path: Path, cluste
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_version_that_is_not_known_is_refused_with_both_numbers_and_not_touched(tmp_path: Path, killed: bool) -> None:
     records = opened(tmp_path)
-    records.put("pin", "a", b"1")
+    records.commit([Put("pin", "a", b"1")])
     with closing(sqlite3.connect(tmp_path / RECORDS_NAME)) as later:
         later.execute("PRAGMA user_version = 9")
     if not killed:
@@ -206,6 +208,25 @@ def test_a_version_that_is_not_known_is_refused_with_both_numbers_and_not_touche
     records.close()
     forget_records(tmp_path, "c", "berlin")
     assert opened(tmp_path, 5).life == 101
+
+
+def no_temporary_folder() -> str:
+    raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+
+def test_records_are_looked_at_without_a_temporary_folder_or_without_room_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(tmp_path).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "gettempdir", no_temporary_folder)
+        assert check_folder(tmp_path, "c", "berlin")
+    monkeypatch.setattr(site_records, "_ELSEWHERE", (str(tmp_path / "no memory"), None))
+    assert check_folder(tmp_path, "c", "berlin")
+    monkeypatch.setattr(tempfile, "gettempdir", no_temporary_folder)
+    match = f"{RECORDS_NAME} required a copy of it in memory or in a temporary folder, .*; got No usable temporary"
+    with pytest.raises(StorageError, match=match):
+        check_folder(tmp_path, "c", "berlin")
 
 
 def test_logs_without_records_are_of_the_first_version(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from node import daemon
 from node.config import SourceFormat, StreamConfig
 from node.core.events import RowsArrived
-from node.core.records import Put
+from node.core.records import Put, RecordChange
 from node.core.streams.log_extent import LogExtent, LoggedBatch
 from node.core.streams.position import Position, SourcePlace
 from node.io.sources.definition import STREAM, check_definition
@@ -25,6 +27,8 @@ from node.io.sources.readers import SourceError
 from node.io.sources.recordings import open_source
 from node.io.sources.replay import Replay
 from node.storage.errors import NoRoomError, StorageError
+from node.storage.headroom import HEADROOM_NAME
+from node.storage.site_folder import open_folder
 from node.storage.site_records import SiteRecords
 from planner.model.time_unit import TimeUnit
 
@@ -231,6 +235,26 @@ def test_a_log_of_which_nobody_knows_what_its_stream_was_is_refused(tmp_path: Pa
     with pytest.raises(StorageError, match=match):
         check(config(tmp_path), records, logged(5))
     assert records.all(STREAM) == {}
+
+
+def test_on_a_full_disk_what_a_stream_is_is_kept_in_the_reserved_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = open_folder(tmp_path / "state", "c", "here", ["s"], 100, headroom_bytes=4096)
+    commit = folder.records.commit
+
+    def full(changes: Iterable[RecordChange]) -> None:
+        if (tmp_path / "state" / HEADROOM_NAME).exists():
+            raise NoRoomError("full")
+        commit(changes)
+
+    monkeypatch.setattr(folder.records, "commit", full)
+    stream = config(tmp_path)
+    source = Replay(stream, 100, None)
+    daemon._local(stream, source, 100, folder, LateFiles(tmp_path / "late"))
+    assert "s" in folder.records.all(STREAM)
+    source.close()
+    folder.close()
 
 
 # -- the side file ------------------------------------------------------------------------------
