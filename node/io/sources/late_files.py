@@ -60,7 +60,7 @@ class LateFiles:
             file.write(rows)
         except OSError as error:
             self._give_up(stream)
-            raise _problem(error) from error
+            raise self._problem(error) from error
         self.paths[stream] = file.path
 
     def _begin_file(self, stream: str, schema: pa.Schema) -> _File:
@@ -76,7 +76,7 @@ class LateFiles:
         try:
             file.give_up()
         except OSError as error:
-            raise DiskFailedError(str(_problem(error))) from error
+            raise DiskFailedError(str(self._problem(error))) from error
 
     def sync(self) -> None:
         """Make durable what was written; raises DiskFailedError."""
@@ -84,7 +84,11 @@ class LateFiles:
             for file in self._files.values():
                 file.sync()
         except OSError as error:
-            raise DiskFailedError(str(_problem(error))) from error
+            raise DiskFailedError(str(self._problem(error))) from error
+
+    def _problem(self, error: OSError) -> StorageError:
+        """Going on without them would lose tuples without a trace."""
+        return disk_error(f"late_dir {self._folder}", "to keep tuples that are set aside", error)
 
     def aside_after(self, stream: str, read_to: Position) -> frozenset[Position]:
         """Positions from ``read_to`` on of tuples that are set aside already."""
@@ -116,11 +120,6 @@ class LateFiles:
         for file in self._files.values():
             file.close()
         self._files.clear()
-
-
-def _problem(error: OSError) -> StorageError:
-    """Going on without them would lose tuples without a trace."""
-    return disk_error("late_dir", "to keep tuples that are set aside", error)
 
 
 class _Sink(io.FileIO):

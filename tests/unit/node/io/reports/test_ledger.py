@@ -15,6 +15,7 @@ from node.core.links.link_frames import Kind
 from node.io.reports.latency import LatencyHistogram, percentile_us
 from node.io.reports.ledger import FRAMING, Ledger, LinkLedger
 from node.io.sources.late_files import REASON, LateFiles
+from node.storage.errors import DiskFailedError
 from planner.algorithms.http2 import framing_bytes
 from tests.examples import examples
 
@@ -197,5 +198,5 @@ def test_no_rows_with_a_reason_are_written_as_none(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="file"):
+    with pytest.raises(DiskFailedError, match=r"late_dir .*/file required"):
         LateFiles(tmp_path / "file").write("orders", late_rows(1), "late")

@@ -88,7 +88,9 @@ def test_of_rows_that_find_no_room_nothing_is_there_and_what_was_written_before_
     files.write("s", ROWS, "late")
     whole = (tmp_path / "s.arrows").stat().st_size
     make_room = fill_up(monkeypatch, 30)
-    with pytest.raises(NoRoomError, match=r"late_dir required to keep tuples that are set aside; got No space"):
+    with pytest.raises(
+        NoRoomError, match=rf"late_dir {tmp_path} required to keep tuples that are set aside; got No space"
+    ):
         files.write("s", ROWS, "late")
     assert (tmp_path / "s.arrows").stat().st_size == whole
     assert synced == [tmp_path / "s.arrows", tmp_path]
@@ -120,5 +122,5 @@ def test_a_file_that_cannot_be_synced_is_an_error_of_the_disk_even_if_that_is_fu
     monkeypatch.setattr(os, "fsync", fails)
     if given_up:
         fill_up(monkeypatch, 30)
-    with pytest.raises(DiskFailedError, match="late_dir required to keep tuples that are set aside"):
+    with pytest.raises(DiskFailedError, match=rf"late_dir {tmp_path} required to keep tuples that are set aside"):
         files.write("s", ROWS, "late") if given_up else files.sync()

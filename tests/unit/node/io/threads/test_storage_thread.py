@@ -356,7 +356,7 @@ def test_side_files_that_cannot_be_written_end_the_daemon_and_no_batch_after_is_
     made.thread.put(AppendBatch("a", batches(1)[0]))
     error = made.reports.next()
     assert isinstance(error, DiskFailedError)
-    assert "late_dir required to keep tuples that are set aside; got" in str(error)
+    assert f"late_dir {tmp_path / 'late'} required to keep tuples that are set aside; got" in str(error)
     assert DiskLog(made.disk).recover().batches == 0
 
 
