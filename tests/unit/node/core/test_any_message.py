@@ -141,9 +141,14 @@ class Meddled(Cluster):
 
     def _say(self, sender: str, receiver: str, message: Message) -> None:
         try:
-            heard = decode_message(encode_message(message))
-        except (PeerProtocolError, ValueError, AttributeError, TypeError):
-            # No link carries it.
+            packed = encode_message(message)
+        except (ValueError, AttributeError, TypeError):
+            # It cannot be said at all.
+            return
+        try:
+            heard = decode_message(packed)
+        except PeerProtocolError:
+            # A link does not take it.
             return
         self.say(sender, receiver, heard)
 
