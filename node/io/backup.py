@@ -184,9 +184,7 @@ def _give_up_files(results: Path, site: str) -> list[str]:
 
 
 def _file_reader(noted: Sequence[Facts]) -> Reader | None:
-    """The one that has a file to write on, if there is one and the query was not dropped."""
-    if any("dropped" in facts for facts in noted):
-        return None
+    """The one that has a file to write on, if there is one."""
     readers = (noted_reader(facts) for facts in noted if facts.get("reader") == FILE_READER)
     return next((reader for reader in readers if reader.writes), None)
 

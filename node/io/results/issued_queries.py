@@ -20,7 +20,7 @@ from node.core.streams.ticks import Span
 from node.io.planning.outcome import Planned
 from node.io.results.about import About, about_facts, about_plan
 from node.io.results.issued_query import IssuedQuery
-from node.io.results.journal import JOURNAL_NAME, Facts, Journal
+from node.io.results.journal import DROPPED_NAME, JOURNAL_NAME, Facts, Journal
 from node.io.results.readers import DEFAULT_READER, Reader, noted_reader, ways_on
 from node.io.results.scratch import Scratch
 from node.io.results.spool import Spool
@@ -86,7 +86,9 @@ class Queries:
         for folder in sorted(self._folder.iterdir()):
             if folder.suffix == ASIDE or not folder.is_dir():
                 continue
-            if any((folder / (JOURNAL_NAME + end)).exists() for end in ("", ".new")):
+            if (folder / DROPPED_NAME).exists():
+                self._remove_folder(folder.name)
+            elif any((folder / (JOURNAL_NAME + end)).exists() for end in ("", ".new")):
                 try:
                     self._recover(folder.name)
                 except VersionError:
@@ -115,9 +117,10 @@ class Queries:
     def _recover(self, query_id: str) -> None:
         journal = Journal(lambda: Folder(self._folder / query_id))
         noted = journal.recover()
-        if not noted or any("dropped" in facts for facts in noted):
-            # Nobody was told of it; or it was being removed.
-            self._remove_folder(query_id, journal)
+        if not noted:
+            # Nobody was told of it.
+            journal.close()
+            self._remove_folder(query_id)
             return
         query = self._read(query_id, journal, noted)
         state = next(facts for facts in noted if "state" in facts)
@@ -126,7 +129,8 @@ class Queries:
         query.state, query.reason = QueryState(state["state"]), state["reason"]
         if found.damage:
             log.error("rows of query %s are lost: %s", query_id, found.damage)
-            if query.state.ended:
+            # Each start finds it again.
+            if query.state.ended and found.damage not in query.reason:
                 before = [query.reason] if query.state is not QueryState.COMPLETED and query.reason else []
                 query.state, query.reason = QueryState.FAILED, "; ".join([*before, found.damage])
         for reader in query.readers.values():
@@ -337,20 +341,23 @@ class Queries:
         if query is None:
             return
 
-        def noted(_: Exception | None) -> None:
+        def dropped(error: Exception | None) -> None:
+            if error is not None:
+                text = "query %s is dropped, but its rows stay and the next start has it again: %s"
+                log.error(text, query_id, _text(error))
+                return
             query.spool.remove()
-            self._work.put(lambda: self._remove_folder(query_id, query.journal), lambda _: None)
+            self._work.put(lambda: self._remove_folder(query_id), lambda _: None)
 
         # Only when that is durable: a start must not take what is left of it for a query.
-        query.note(noted, {"dropped": True})
+        self._work.put(query.journal.drop, dropped)
         query.wake()
 
-    def _remove_folder(self, query_id: str, journal: Journal) -> None:
-        """Rows are gone for good before the journal is, which says that they are to be removed."""
-        journal.close()
+    def _remove_folder(self, query_id: str) -> None:
+        """Rows are gone for good before the file is that says that they are to be removed."""
         folder, sync = self._folder / query_id, sync_folder if self._durable else lambda _: None
-        for path in sorted(folder.iterdir(), key=lambda path: path.name == JOURNAL_NAME):
-            if path.name == JOURNAL_NAME:
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == DROPPED_NAME):
+            if path.name == DROPPED_NAME:
                 sync(folder)
             path.unlink()
         folder.rmdir()

@@ -16,6 +16,8 @@ from node.storage.disk import Bytes, Disk, DiskFile
 from node.storage.errors import StorageError
 
 JOURNAL_NAME = "query.journal"
+#: What the journal of a query that was dropped is called: a full disk takes no note, but another name.
+DROPPED_NAME = "query.dropped"
 _UNFINISHED = ".new"
 #: It is written anew when it has grown by this.
 JOURNAL_BYTES = 1 << 16
@@ -143,6 +145,15 @@ class Journal:
             self._file.truncate(self._nbytes)
         except OSError as error:
             self._failed = f"{JOURNAL_NAME} required to cut off a note; got {error.strerror or error}"
+
+    def drop(self) -> None:
+        """From now on there is no such query, also after a restart, and nothing more is noted. Raises OSError."""
+        self.close()
+        disk = self._open_disk()
+        if JOURNAL_NAME in disk.names():
+            disk.rename(JOURNAL_NAME, DROPPED_NAME)
+            self._sync(disk.sync_names)
+        self._failed = f"{disk.path} required a query that was not dropped"
 
     def close(self) -> None:
         file, self._file = self._file, None

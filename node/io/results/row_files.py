@@ -12,6 +12,7 @@ When a write fails (the disk is full) what was written is cut off again. When a 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -87,6 +88,8 @@ class RowFiles:
         self._segment: Segment | None = None
         #: Those that were begun for what is being appended.
         self._begun: list[Segment] = []
+        #: Names of segments that nobody needs and that are still there.
+        self._leaving: deque[str] = deque()
         self._file: DiskFile | None = None
         #: Bytes of the segment that are written, and that are durable.
         self._nbytes = 0
@@ -270,12 +273,15 @@ class RowFiles:
     # -- forgetting ---------------------------------------------------------------------------
 
     def remove(self, segment: Segment) -> None:
-        """The oldest one goes."""
+        """The oldest one goes; one that could not be removed before goes first, or a start would find a gap."""
         if segment is self._segment:
             self._close_file()
             self._segment, self._nbytes, self._synced = None, 0, 0
-        self.disk.remove(segment.name)
-        self.disk.sync_names()
+        self._leaving.append(segment.name)
+        while self._leaving:
+            self.disk.remove(self._leaving[0])
+            self._leaving.popleft()
+            self.disk.sync_names()
 
     def remove_all(self) -> None:
         """Nobody wants any of it, for good."""

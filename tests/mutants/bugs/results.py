@@ -29,6 +29,12 @@ MUTANTS = (
     bug("damaged rows are given out", "PieceAt.check", condition("nbytes", "False")),
     bug("a note counts before it is synced", "Journal.commit", drop("_sync")),
     bug("a journal has its name before it is synced", "Journal._begin", drop("_sync", at=0)),
+    bug("what is dropped comes back with a start", "Journal.drop", begin("return")),
+    bug(
+        "a segment that could not be removed is left behind",
+        "RowFiles.remove",
+        value("self._leaving[0]", "segment.name"),
+    ),
     bug("half a note stays on a full disk", "Journal._cut", drop("truncate")),
     bug("a journal that is written anew has not what was noted before", "Journal.append", drop("_latest")),
     bug("a reader that was forgotten is there again", "journal._after", condition("_ENDS", "False")),

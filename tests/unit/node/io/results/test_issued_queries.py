@@ -21,7 +21,7 @@ from node.io.results.journal import JOURNAL_NAME, Facts
 from node.io.results.readers import FILE_READER
 from node.io.threads.file_thread import run_jobs
 from node.storage.errors import NoRoomError, StorageError
-from node.storage.folder import FolderFile
+from node.storage.folder import Folder, FolderFile
 from tests.unit.delivery import PLAN, rows_of
 from tests.unit.files import AtOnce, OnDemand
 from tests.unit.sites import Cluster
@@ -297,6 +297,19 @@ def test_a_completed_query_whose_rows_are_damaged_has_failed(tmp_path: Path, pla
         assert path.read_bytes() == data
 
 
+def test_damage_is_said_once_however_often_a_site_starts(tmp_path: Path) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    query = begun(queries, 0, 1)
+    queries.close()
+    (path,) = (tmp_path / query.query_id).glob("*.rows")
+    flip(path, 20)
+    for _ in range(3):
+        again = started(tmp_path)
+        again.end_unfinished("the daemon was restarted")
+        assert again.by_id[query.query_id].reason == again.by_id[query.query_id].spool.damage != ""
+        again.close()
+
+
 def test_rows_that_a_reader_has_taken_are_no_torn_tail(tmp_path: Path) -> None:
     queries = Queries("cam", tmp_path, AtOnce(), durable=True)
     query = begun(queries, 0, 1)
@@ -317,6 +330,10 @@ def full(*_: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+def broken_disk(*_: object) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
 def test_an_end_that_has_no_room_is_told_when_it_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queries = Queries("cam", tmp_path, AtOnce(), durable=True)
     query = begun(queries, 0)
@@ -331,7 +348,7 @@ def test_an_end_that_has_no_room_is_told_when_it_is_noted(tmp_path: Path, monkey
     assert started(tmp_path).by_id[query.query_id].state is QueryState.COMPLETED
 
 
-def test_what_is_dropped_is_noted_for_good_before_rows_go_and_the_journal_goes_last(tmp_path: Path) -> None:
+def test_what_is_dropped_is_so_for_good_before_rows_go_and_what_says_so_goes_last(tmp_path: Path) -> None:
     work = OnDemand()
     queries = Queries("cam", tmp_path, work, durable=True)
     query = begun(queries, 0)
@@ -341,8 +358,39 @@ def test_what_is_dropped_is_noted_for_good_before_rows_go_and_the_journal_goes_l
     while work.waiting:
         work.step()
         left.append(sorted(path.suffix for path in tmp_path.glob("*/*")))
-    assert left == [[".journal", ".rows"], [".journal"], []]
+    assert left == [[".dropped", ".rows"], [".dropped"], []]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_start_removes_what_is_left_of_a_query_that_was_dropped(steps: int, tmp_path: Path) -> None:
+    work = OnDemand()
+    queries = Queries("cam", tmp_path, work, durable=True)
+    query = begun(queries, 0)
+    work.run()
+    queries.forget(query.query_id)
+    for _ in range(steps):
+        work.step()
+    assert started(tmp_path).by_id == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_is_dropped_on_a_full_disk_and_one_that_cannot_be_keeps_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    queries = Queries("cam", tmp_path, AtOnce(), durable=True)
+    dropped, broken = begun(queries, 0), begun(queries, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderFile, "append", full)
+        queries.forget(dropped.query_id)
+    assert [path.name for path in tmp_path.iterdir()] == [broken.query_id]
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "rename", broken_disk)
+        queries.forget(broken.query_id)
+    assert "its rows stay and the next start has it again: Input/output error" in caplog.text
+    queries.close()
+    again = started(tmp_path).by_id[broken.query_id]
+    assert (again.spool.rows, again.spool.damage) == (broken.spool.rows, "")
 
 
 def test_a_query_that_has_no_room_is_refused_and_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,3 +276,24 @@ def test_after_a_sync_that_failed_nothing_is_stored_any_more() -> None:
         for _ in range(2):
             with pytest.raises(StorageError, match="Input/output error"):
                 store(files, walk(1, 1))
+
+
+def test_a_segment_that_cannot_be_removed_is_no_gap_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = simulated()
+    files = files_on(disk)
+    segments = list(dict.fromkeys(store(files, walk(number, 30))[0].name for number in range(12)))
+    by_name = {segment.name: segment for segment in files_on(disk).recover(0).segments}
+    assert len(segments) > 3
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "remove", fails)
+        for name in segments[:2]:
+            with pytest.raises(OSError, match="no luck"):
+                files.remove(by_name[name])
+    files.remove(by_name[segments[2]])
+    _, found = recovered(disk)
+    assert not found.damage
+    assert [segment.name for segment in found.segments] == segments[3:]
+
+
+def fails(_: str) -> None:
+    raise OSError(errno.EIO, "no luck")
