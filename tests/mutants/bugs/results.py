@@ -33,7 +33,7 @@ MUTANTS = (
     bug(
         "a segment that could not be removed is left behind",
         "RowFiles.remove",
-        value("self._leaving[0]", "segment.name"),
+        value("_leaving[]", "segment.name"),
     ),
     bug("half a note stays on a full disk", "Journal._cut", drop("truncate")),
     bug("a journal that is written anew has not what was noted before", "Journal.append", drop("_latest")),
