@@ -8,6 +8,7 @@ bytes, and then there are pauses.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
@@ -32,6 +33,14 @@ _PEER_WAITS_S = 6.0
 
 #: Tells a client that it is refused only because the daemon is starting.
 STARTING = ((STARTING_KEY, "yes"),)
+
+
+def _is_trouble(record: logging.LogRecord) -> bool:
+    """A call that is cancelled as the daemon leaves is none, but gRPC tells of it with its stack."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+
+
+logging.getLogger("grpc._cython.cygrpc").addFilter(_is_trouble)
 
 
 class Server:

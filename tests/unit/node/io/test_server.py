@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -145,3 +146,14 @@ def test_a_port_that_is_taken_cannot_be_listened_on_and_grpc_says_nothing(capfd:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert not asyncio.run(listens(f"127.0.0.1:{taken.getsockname()[1]}"))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("error", "told"), [(asyncio.CancelledError(), False), (RuntimeError("no luck"), True)])
+def test_a_call_that_is_cancelled_as_the_daemon_leaves_is_no_stack_in_its_log(
+    error: BaseException, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    try:
+        raise error
+    except BaseException:
+        logging.getLogger("grpc._cython.cygrpc").exception("not handled")
+    assert ("not handled" in caplog.text) is told
