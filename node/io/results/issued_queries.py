@@ -86,9 +86,7 @@ class Queries:
         for folder in sorted(self._folder.iterdir()):
             if folder.suffix == ASIDE or not folder.is_dir():
                 continue
-            if (folder / DROPPED_NAME).exists():
-                self._remove_folder(folder.name)
-            elif any((folder / (JOURNAL_NAME + end)).exists() for end in ("", ".new")):
+            if any((folder / name).exists() for name in (DROPPED_NAME, JOURNAL_NAME, JOURNAL_NAME + ".new")):
                 try:
                     self._recover(folder.name)
                 except VersionError:
@@ -117,8 +115,8 @@ class Queries:
     def _recover(self, query_id: str) -> None:
         journal = Journal(lambda: Folder(self._folder / query_id))
         noted = journal.recover()
-        if not noted:
-            # Nobody was told of it.
+        # Nobody was told of it; or it was being removed, as versions before this one note.
+        if not noted or any("dropped" in facts for facts in noted):
             journal.close()
             self._remove_folder(query_id)
             return

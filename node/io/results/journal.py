@@ -45,6 +45,7 @@ class Journal:
         self._synced = 0
         self._nbytes_max = 0
         self._failed = ""
+        self._dropped = False
 
     def recover(self) -> list[Facts]:
         """What counts of all that was noted, what was noted first first; nothing if not even that was confirmed.
@@ -76,6 +77,8 @@ class Journal:
         """
         if self._failed:
             raise StorageError(self._failed)
+        if self._dropped:
+            raise StorageError(f"{self._open_disk().path} is of a query that was dropped")
         latest = _after(self._latest, noted)
         if self._nbytes == 0 or self._nbytes > self._nbytes_max:
             self._begin(latest)
@@ -148,12 +151,14 @@ class Journal:
 
     def drop(self) -> None:
         """From now on there is no such query, also after a restart, and nothing more is noted. Raises OSError."""
+        # Whoever noted something just before is told that it is noted.
+        self.commit()
         self.close()
         disk = self._open_disk()
         if JOURNAL_NAME in disk.names():
             disk.rename(JOURNAL_NAME, DROPPED_NAME)
             self._sync(disk.sync_names)
-        self._failed = f"{disk.path} required a query that was not dropped"
+        self._dropped = True
 
     def close(self) -> None:
         file, self._file = self._file, None

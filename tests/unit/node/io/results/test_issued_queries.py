@@ -375,6 +375,26 @@ def test_a_start_removes_what_is_left_of_a_query_that_was_dropped(steps: int, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_noted_in_the_moment_of_a_drop_is_noted_and_a_note_that_one_is_dropped_is_heeded(
+    tmp_path: Path,
+) -> None:
+    work = ToldLater()
+    queries = Queries("cam", tmp_path, work, durable=True)
+    query, old = begun(queries, 0), begun(queries, 0)
+    work.run()
+    told: list[Exception | None] = []
+    query.note(told.append, query.readers["default"].facts())
+    queries.forget(query.query_id)
+    query.note(told.append, query.readers["default"].facts())
+    note(old, {"dropped": True})
+    work.run()
+    before, after = told
+    assert before is None
+    assert "of a query that was dropped" in str(after)
+    assert started(tmp_path).by_id == {}
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_query_is_dropped_on_a_full_disk_and_one_that_cannot_be_keeps_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
