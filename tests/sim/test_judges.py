@@ -22,7 +22,7 @@ from node.core.links.messages import CloseCopy
 from node.core.queries.news import Endings
 from node.core.streams.stream import StreamState
 from node.core.work import Work
-from tests.sim.check import check
+from tests.sim.check import check, check_seed
 from tests.sim.judges.copies import CopyError
 from tests.sim.judges.invariant import InvariantError
 from tests.sim.judges.invariants import Invariants
@@ -130,3 +130,8 @@ def test_sabotage_is_noticed(
         if any(says in text for text in noticed):
             return
     raise AssertionError(f"required {says!r} in some failure; got {[text[:150] for text in noticed]}")
+
+
+def test_rows_go_when_nobody_looks_although_a_query_that_starts_walks_with_them_is_being_prepared() -> None:
+    """The last index of a table closes, and another opens, in one message, while such a query's lease is frozen."""
+    check_seed(5168)
