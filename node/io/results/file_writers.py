@@ -8,8 +8,9 @@ somebody removed or replaced: what is not in the file of that name is not taken.
 Nothing is overwritten or cut that may be somebody else's:
 - a file is made where there is none, and that it was is noted before there is a byte in it;
 - what is noted of its length is noted with a checksum of the bytes before, and it is cut only if it has these;
-- what is cut is not longer than the rows that are here, which are written again. An old copy of the site's folder, put
-  back, finds a file with rows that it does not have;
+- what is cut is not longer than the rows that are here and may be in it, which are written again. An old copy of the
+  site's folder, put back, finds a file with rows that it does not have. Rows that come while a file is not written are
+  in none, and that is noted: no start takes them for what is behind the noted length;
 - a Parquet file gets its name when no other has it; that it is whole is noted before, so a start knows it.
 """
 
@@ -121,6 +122,7 @@ class FileWriters:
                         "the file %s of query %s cannot be written: %s", reader.note["file"], query.query_id, error
                     )
                 reader.trouble = str(error)
+                await writer.keep_reach()
             await asyncio.sleep(_AGAIN_S)
         if query.readers.get(FILE_READER) is not reader:
             await _undisturbed(partial(_discard, reader.note))
@@ -138,7 +140,7 @@ class _FileWriter:
         self._part = _written_for(self._path, reader.note["form"])[-1]
         self._row = reader.place
         #: Rows before this number may be in the file: those that an earlier life left, and those written since.
-        self._reach = query.spool.rows
+        self._reach = min(reader.note.get("reach", query.spool.rows), query.spool.rows)
 
     @property
     def _length(self) -> int:
@@ -165,8 +167,16 @@ class _FileWriter:
             if file is not None:
                 await asyncio.shield(asyncio.to_thread(_close, file))
 
+    async def keep_reach(self) -> None:
+        """The file cannot be written: note which rows may be in it, for those that come now are not."""
+        if self._grows and self._reader.note.get("reach") != self._reach:
+            with suppress(OSError, NarrowsError):  # it is noted when writing has failed again
+                await self._note(self._reader.place, reach=self._reach)
+
     async def _note(self, row: int, **facts: object) -> None:
-        await self._query.take(self._reader, row, {**self._reader.note, **facts})
+        """What else is noted is so when the file is written: more rows may be in it with every moment then."""
+        known = {name: value for name, value in self._reader.note.items() if name != "reach"}
+        await self._query.take(self._reader, row, {**known, **facts})
 
     def _is_whole(self) -> bool:
         """Whether the whole file has its name already. Raises StorageError if another one has it."""
@@ -217,11 +227,13 @@ class _FileWriter:
             if behind > most:
                 rows = f"rows {self._row} to {self._reach - 1}" if self._row < self._reach else "no row"
                 required = f"{self._part} required at most {most} bytes behind the {self._length} that are noted"
-                got = f"{behind}, which stay as they are: is the site's folder an old copy?"
+                why = "does another program write to it, or is the site's folder an old copy?"
+                got = f"{behind}, which stay as they are: {why}"
                 hint = ways_on(self._query.query_id)
                 raise StorageError(f"{required}, of {rows} that may be in it; got {got} ({hint})")
         await _undisturbed(partial(file.truncate, self._length))
-        if not self._length and self._reader.note.get("made") != status.st_ino:
+        note = self._reader.note
+        if "reach" in note or (not self._length and note.get("made") != status.st_ino):
             await self._note(self._reader.place, made=status.st_ino)
 
     async def _bytes_of_rows(self, enough: int) -> int:
@@ -267,6 +279,7 @@ class _FileWriter:
     async def _take(self, file: BinaryIO) -> None:
         if self._grows and self._row > self._reader.place:
             await self._note(self._row, **await _undisturbed(partial(self._synced, file)))
+            self._reach = self._row
             self._queries.retry()
 
     async def _end(self, file: BinaryIO, output: RowOutput) -> None:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pyarrow as pa
 import pyarrow.csv
@@ -204,8 +205,64 @@ def test_an_old_copy_of_a_sites_folder_does_not_cut_its_file(tmp_path: Path, mon
     (tmp_path / "copy").rename(state)
     with closing(Site(state, keep=False)) as site:
         site.do(site._control.start)
-        wait_until(lambda: "is the site's folder an old copy?" in site.query.readers[FILE_READER].trouble)
+        site.store(90_000, 600)
+        assert refused(site, "is the site's folder an old copy?")
+    with closing(Site(state, keep=False)) as site:
+        site.do(site._control.start)
+        assert refused(site, "is the site's folder an old copy?")
     assert path.read_bytes() == whole
+
+
+def test_rows_that_come_while_a_file_is_refused_are_not_in_it_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else wrote behind its rows while the site was down."""
+    monkeypatch.setattr(file_writers, "_AGAIN_S", 0.05)
+    state, path = tmp_path / "state", tmp_path / "rows.csv"
+    with closing(Site(state, keep=False)) as site:
+        site.store(0, 2)
+        reader = write_to(site, path)
+        wait_until(lambda: reader.place == 2)
+    mine = path.read_text()
+    path.write_text(mine + PRECIOUS[:50])
+    for first in (2, 500):
+        with closing(Site(state, keep=False)) as site:
+            site.do(site._control.start)
+            site.store(first, 400)
+            assert refused(site, "does another program write to it")
+    assert path.read_text() == mine + PRECIOUS[:50]
+    path.write_text(mine)
+    with closing(Site(state, keep=False)) as site:
+        site.do(site._control.start)
+        wait_until(lambda: site.query.readers[FILE_READER].place == 802)
+        site.store(900, 1)
+        wait_until(lambda: site.query.readers[FILE_READER].place == 803)
+    assert numbers_in(path) == [0, 1, *range(2, 402), *range(500, 900), 900]
+
+
+def test_what_a_crash_left_of_a_file_that_had_been_refused_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are written when it is well again may be in it, before any of them is taken."""
+    monkeypatch.setattr(file_writers, "_AGAIN_S", 0.05)
+    state, path = tmp_path / "state", tmp_path / "rows.csv"
+    with closing(Site(state, keep=False)) as site:
+        site.store(0, 2)
+        reader = write_to(site, path)
+        wait_until(lambda: reader.place == 2)
+        path.rename(tmp_path / "elsewhere.csv")
+        site.store(2, 2)
+        wait_until(lambda: reader.note.get("reach") == 4)
+        monkeypatch.setattr(file_writers._FileWriter, "_take", AsyncMock())
+        (tmp_path / "elsewhere.csv").rename(path)
+        site.store(4, 100)
+        wait_until(lambda: reader.sent == 104)
+    monkeypatch.undo()
+    path.write_bytes(path.read_bytes()[:-3])
+    with closing(Site(state, keep=False)) as site:
+        site.do(site._control.start)
+        assert not refused(site, "stay as they are")
+    assert numbers_in(path) == [*range(104)]
 
 
 @pytest.mark.parametrize("suffix", ["", ".part"])
@@ -261,7 +318,7 @@ def test_a_file_is_the_same_if_what_is_written_cannot_be_noted_at_once(
     noted, refused = IssuedQuery.noted, list[Facts]()
 
     async def note(query: IssuedQuery, facts: Facts) -> None:
-        if facts.get("reader") == FILE_READER and len(refused) < 2:
+        if facts.get("reader") == FILE_READER and facts["length"] and len(refused) < 2:
             refused.append(facts)
             raise OSError(errno.ENOSPC, "No space left on device")
         await noted(query, facts)
