@@ -141,6 +141,9 @@ class _FileWriter:
         self._row = reader.place
         #: Rows before this number may be in the file: those that an earlier life left, and those written since.
         self._reach = min(reader.note.get("reach", query.spool.rows), query.spool.rows)
+        #: The length that was known, the file's size and the reach when last too much was behind, and what was said:
+        #: while they are the same no row is read to find it again.
+        self._refused: tuple[tuple[int, int, int] | None, str] = None, ""
 
     @property
     def _length(self) -> int:
@@ -218,11 +221,22 @@ class _FileWriter:
         if self._reader.note.get("tail", "") not in ("", _tail(file, length)):
             raise StorageError(f"{required}; got others, which stay as they are ({ways_on(self._query.query_id)})")
 
+    def _check_end(self, file: BinaryIO) -> None:
+        """That it ends with what was written to it."""
+        file.flush()
+        written, size = file.tell(), os.fstat(file.fileno()).st_size
+        if size != written:
+            required = f"{self._part} required the {written} bytes that were written"
+            raise StorageError(f"{required}; got {size} ({ways_on(self._query.query_id)})")
+
     async def _cut(self, file: BinaryIO) -> None:
         """Cut what a crash left behind what is known; before there is a byte in a file it is noted that it was made."""
         status = os.fstat(file.fileno())
         behind = status.st_size - self._length
         if self._grows and behind > 0:
+            found = (self._length, status.st_size, self._reach)
+            if self._refused[0] == found:
+                raise StorageError(self._refused[1])
             most = await self._bytes_of_rows(behind)
             if behind > most:
                 rows = f"rows {self._row} to {self._reach - 1}" if self._row < self._reach else "no row"
@@ -230,7 +244,8 @@ class _FileWriter:
                 why = "does another program write to it, or is the site's folder an old copy?"
                 got = f"{behind}, which stay as they are: {why}"
                 hint = ways_on(self._query.query_id)
-                raise StorageError(f"{required}, of {rows} that may be in it; got {got} ({hint})")
+                self._refused = found, f"{required}, of {rows} that may be in it; got {got} ({hint})"
+                raise StorageError(self._refused[1])
         await _undisturbed(partial(file.truncate, self._length))
         note = self._reader.note
         if "reach" in note or (not self._length and note.get("made") != status.st_ino):
@@ -261,8 +276,7 @@ class _FileWriter:
             changed, ended = query.changed, query.state.ended
             while self._row < query.spool.rows:
                 pieces = query.spool.pieces(self._row, query.spool.rows, CHUNK_BYTES_MAX)
-                self._reach = max(self._reach, pieces[-1].end_row)
-                await _undisturbed(partial(_write_pieces, output, pieces))
+                await _undisturbed(partial(self._write_on, file, output, pieces))
                 self._row = self._reader.sent = self._reader.seen = pieces[-1].end_row
                 self._queries.retry()
                 if loop.time() - taken_at > _TAKE_EVERY_S:
@@ -275,6 +289,12 @@ class _FileWriter:
                 return
             await changed.wait()
             await asyncio.sleep(0.05)  # what comes soon after is written with it
+
+    def _write_on(self, file: BinaryIO, output: RowOutput, pieces: list[Piece]) -> None:
+        # What somebody else has written behind the rows would be overwritten.
+        self._check_end(file)
+        self._reach = max(self._reach, pieces[-1].end_row)
+        _write_pieces(output, pieces)
 
     async def _take(self, file: BinaryIO) -> None:
         if self._grows and self._row > self._reader.place:
@@ -311,7 +331,7 @@ class _FileWriter:
         Raises StorageError if it is not the one of that name any more, or somebody else has written to it: nobody would
         find the rows.
         """
-        file.flush()
+        self._check_end(file)
         os.fsync(file.fileno())
         length = file.tell()
         if self._reader.note["length"] == 0:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 from unittest.mock import AsyncMock
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ from node.io.results.file_writers import FileWriters
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.journal import Facts
 from node.io.results.readers import FILE_READER, Reader
+from node.io.results.row_formats import RowOutput
+from node.io.results.spool import Piece
 from planner.model.errors import QueryError
 from tests.unit.delivery import NAMES, PLAN, Site, wait_until
 
@@ -238,6 +241,71 @@ def test_rows_that_come_while_a_file_is_refused_are_not_in_it_after_a_restart(
         site.store(900, 1)
         wait_until(lambda: site.query.readers[FILE_READER].place == 803)
     assert numbers_in(path) == [0, 1, *range(2, 402), *range(500, 900), 900]
+
+
+def test_what_another_program_writes_behind_the_rows_is_not_overwritten(site: Site, tmp_path: Path) -> None:
+    site.store(0, 2)
+    path = tmp_path / "rows.csv"
+    reader = write_to(site, path)
+    wait_until(lambda: reader.place == 2)
+    mine = path.read_text()
+    with path.open("a") as file:
+        file.write(PRECIOUS[:50])
+    site.store(2, 3)
+    site.end(QueryState.COMPLETED)
+    assert refused(site, f"required the {len(mine)} bytes that were written; got {len(mine) + 50}")
+    assert refused(site, "of no row that may be in it; got 50, which stay as they are")
+    assert (reader.place, path.read_text()) == (2, mine + PRECIOUS[:50])
+    path.write_text(mine)
+    wait_until(lambda: bool(reader.note["whole"]))
+    assert numbers_in(path) == [0, 1, 2, 3, 4]
+
+
+def test_what_another_program_writes_while_rows_are_is_not_taken_for_them(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.csv"
+    write, others = file_writers._write_pieces, [PRECIOUS]
+
+    def write_pieces(output: RowOutput, pieces: list[Piece]) -> None:
+        write(output, pieces)
+        if others:
+            with path.open("a") as file:
+                file.write(others.pop())
+
+    monkeypatch.setattr(file_writers, "_write_pieces", write_pieces)
+    site.store(0, 3)
+    reader = write_to(site, path)
+    assert refused(site, "which stay as they are")
+    assert (reader.place, path.read_text()[-len(PRECIOUS) :]) == (0, PRECIOUS)
+
+
+def test_rows_are_not_counted_again_for_a_file_that_stays_as_it_is(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, attempts = list[int](), list[int]()
+    count, cut = file_writers._FileWriter._bytes_of_rows, file_writers._FileWriter._cut
+
+    async def bytes_of_rows(self: file_writers._FileWriter, enough: int) -> int:
+        counted.append(enough)
+        return await count(self, enough)
+
+    async def cut_it(self: file_writers._FileWriter, file: BinaryIO) -> None:
+        attempts.append(0)
+        await cut(self, file)
+
+    monkeypatch.setattr(file_writers._FileWriter, "_bytes_of_rows", bytes_of_rows)
+    monkeypatch.setattr(file_writers._FileWriter, "_cut", cut_it)
+    site.store(0, 4)
+    path = tmp_path / "rows.csv"
+    path.write_text(PRECIOUS)
+    reader = write_to(site, path, 2, length=17, tail=tail_of(path, 17))
+    wait_until(lambda: len(attempts) > 3)
+    assert counted == [len(PRECIOUS) - 17]
+    assert "of rows 2 to 3 that may be in it" in reader.trouble
+    with path.open("a") as file:
+        file.write("more")
+    wait_until(lambda: len(counted) == 2)
 
 
 def test_what_a_crash_left_of_a_file_that_had_been_refused_is_cut(
