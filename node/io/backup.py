@@ -24,7 +24,7 @@ from node.core.query_records import RecordKind
 from node.core.records import Put, RecordChange
 from node.core.streams.ticks import TICK_MIN, tick_text
 from node.io.results.journal import JOURNAL_NAME, Facts, Journal
-from node.io.results.readers import FILE_READER, Reader, noted_reader, ways_on
+from node.io.results.readers import FILE_READER, Reader, noted_reader
 from node.storage.damage import ASIDE
 from node.storage.disk_log import DiskLog
 from node.storage.errors import StorageError
@@ -171,7 +171,7 @@ def _give_up_files(results: Path, site: str) -> list[str]:
             if reader is not None:
                 file = reader.note["file"]
                 why = f"site {site} was restored from a backup, and {file} may have rows that are not in it"
-                reader.give_up(f"{why}: it is not written any more ({ways_on(folder.name)})")
+                reader.give_up(folder.name, why)
                 journal.append(reader.facts())
                 journal.commit()
                 lines.append(f"query {folder.name} does not write {file} any more, which stays as it is")

@@ -207,7 +207,13 @@ class Control(ControlServicer):
         return await self._delivery.take(request, context)
 
     async def Forget(self, request: pb.ForgetRequest, context: Context) -> pb.Empty:
-        return await self._delivery.forget(request, context)
+        query = self._queries.by_id.get(request.query_id)
+        reader = None if query is None else query.readers.get(request.reader)
+        reply = await self._delivery.forget(request, context)
+        # Who still writes its file does the same at the end.
+        if query is not None and reader is not None and "given_up" in reader.note:
+            await self._files.discard(query, reader)
+        return reply
 
     # -- following ----------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ Nothing is overwritten or cut that may be somebody else's:
 - what is cut is not longer than the rows that are here and may be in it, which are written again. An old copy of the
   site's folder, put back, finds a file with rows that it does not have. Rows that come while a file is not written are
   in none, and that is noted: no start takes them for what is behind the noted length;
-- a Parquet file gets its name when no other has it; that it is whole is noted before, so a start knows it.
+- a Parquet file gets its name when no other has it; that it is whole is noted before, so a start knows it. Until then
+  it has one with the query's ID in it, which is nobody else's.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from node.io.results.issued_queries import Queries
 from node.io.results.issued_query import IssuedQuery
@@ -68,23 +70,21 @@ class FileWriters:
             raise QueryError(f"--to requires a name ending in {', '.join(FILE_FORMATS)}; got {to!r}")
         if not path.is_absolute() or not path.parent.is_dir():
             raise QueryError(f"--to requires a file in a folder of the query's home; got {to!r}")
-        for each in _written_for(path, form):
-            if os.path.lexists(each):
-                raise QueryError(f"--to requires a file that is not there yet; got {str(each)!r}")
-        if owner := self._writer_of(path, form):
+        if os.path.lexists(path):
+            raise QueryError(f"--to requires a file that is not there yet; got {to!r}")
+        if owner := self._writer_of(path):
             raise QueryError(f"--to requires a file that no other query writes; {owner} writes {to!r}")
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise QueryError(f"--to requires a folder that the site may write to; got {to!r}")
         return {"file": to, "form": form, "length": 0, "whole": False, "made": 0}
 
-    def _writer_of(self, path: Path, form: str) -> str:
-        """The query that writes to this file, or to the one that is to become it; nothing if none does."""
-        wanted = {each.resolve() for each in _written_for(path, form)}
+    def _writer_of(self, path: Path) -> str:
+        """The query that writes to this file, or is to; nothing if none does."""
         for query in self._queries.by_id.values():
             reader = query.readers.get(FILE_READER)
             if reader is not None and reader.writes:
-                written = _written_for(Path(reader.note["file"]), reader.note["form"])
-                if any(each.resolve() in wanted for each in written):
+                written = (Path(reader.note["file"]), _written(query.query_id, reader.note))
+                if path.resolve() in [each.resolve() for each in written]:
                     return query.query_id
         return ""
 
@@ -100,8 +100,12 @@ class FileWriters:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            if FILE_READER in query.readers:
-                await asyncio.to_thread(_discard, query.readers[FILE_READER].note)
+        if FILE_READER in query.readers:
+            await self.discard(query, query.readers[FILE_READER])
+
+    async def discard(self, query: IssuedQuery, reader: Reader) -> None:
+        """The file of this reader will not be whole: what there is of it goes, if nobody can read it before it is."""
+        await asyncio.to_thread(_discard, query.query_id, reader.note)
 
     async def stop(self) -> None:
         """Let go of all files."""
@@ -125,7 +129,7 @@ class FileWriters:
                 await writer.keep_reach()
             await asyncio.sleep(_AGAIN_S)
         if query.readers.get(FILE_READER) is not reader:
-            await _undisturbed(partial(_discard, reader.note))
+            await _undisturbed(partial(_discard, query.query_id, reader.note))
 
 
 class _FileWriter:
@@ -137,7 +141,7 @@ class _FileWriter:
         self._queries = queries
         self._path = Path(reader.note["file"])
         self._grows = reader.note["form"] in GROWING_FORMATS
-        self._part = _written_for(self._path, reader.note["form"])[-1]
+        self._part = _written(query.query_id, reader.note)
         self._row = reader.place
         #: Rows before this number may be in the file: those that an earlier life left, and those written since.
         self._reach = min(reader.note.get("reach", query.spool.rows), query.spool.rows)
@@ -185,13 +189,25 @@ class _FileWriter:
         """Whether the whole file has its name already. Raises StorageError if another one has it."""
         if not os.path.lexists(self._path):
             return False
+        if not self._path.is_file() or not (self._is_as_noted() or self._has_all_rows()):
+            raise self._taken(self._path)
+        sync_folder(self._path.parent)
+        return True
+
+    def _is_as_noted(self) -> bool:
         length = self._reader.note["length"]
-        if length and self._path.is_file():
-            with self._path.open("rb") as file:
-                if file.seek(0, os.SEEK_END) == length and _tail(file, length) == self._reader.note["tail"]:
-                    sync_folder(self._path.parent)
-                    return True
-        raise self._taken(self._path)
+        with self._path.open("rb") as file:
+            whole = length and file.seek(0, os.SEEK_END) == length
+            return bool(whole and _tail(file, length) == self._reader.note["tail"])
+
+    def _has_all_rows(self) -> bool:
+        """Whether it is that of an earlier version of the system, which did not note what it was to rename."""
+        if not _is_earlier(self._reader.note) or self._query.state != "completed":
+            return False
+        with suppress(OSError, pa.ArrowException), pq.ParquetFile(self._path) as file:
+            rows, names = file.metadata.num_rows, file.schema_arrow.names
+            return bool(rows == self._query.spool.rows and names == self._query.about.arrow_schema.names)
+        return False
 
     def _open(self) -> BinaryIO:
         """The file, if it is the one that was written. Raises StorageError if it is another."""
@@ -204,7 +220,7 @@ class _FileWriter:
         try:
             if self._length:
                 self._check(file)
-            elif not _is_own(os.fstat(file.fileno()), self._reader.note):
+            elif self._grows and not _is_own(os.fstat(file.fileno()), self._reader.note):
                 raise self._taken(self._part)
         except BaseException:
             file.close()
@@ -248,7 +264,7 @@ class _FileWriter:
                 raise StorageError(self._refused[1])
         await _undisturbed(partial(file.truncate, self._length))
         note = self._reader.note
-        if "reach" in note or (not self._length and note.get("made") != status.st_ino):
+        if self._grows and ("reach" in note or (not self._length and note.get("made") != status.st_ino)):
             await self._note(self._reader.place, made=status.st_ino)
 
     async def _bytes_of_rows(self, enough: int) -> int:
@@ -307,7 +323,7 @@ class _FileWriter:
         place = self._row
         if not self._grows and self._query.state != "completed":
             output.abandon()
-            await _undisturbed(partial(_discard, self._reader.note))
+            await _undisturbed(partial(_discard, self._query.query_id, self._reader.note))
             place = self._reader.place
             self._reader.trouble = f"the query {self._query.state}: its rows are not in {self._path}, but here"
         else:
@@ -357,17 +373,22 @@ class _FileWriter:
         return StorageError(f"{required}; got one that was not written for it, and stays as it is: move it away")
 
 
-def _written_for(path: Path, form: str) -> tuple[Path, ...]:
-    """The file, and the one that is written until it is whole, if that is another."""
-    return (path,) if form in GROWING_FORMATS else (path, path.with_name(path.name + ".part"))
+def _written(query_id: str, note: Facts) -> Path:
+    """The file that is written: until it is whole one that does not grow has a name that no other file has."""
+    path = Path(note["file"])
+    if note["form"] in GROWING_FORMATS:
+        return path
+    return path.with_name(f"{path.name}.part" if _is_earlier(note) else f"{path.name}.{query_id}.part")
+
+
+def _is_earlier(note: Facts) -> bool:
+    """Whether an earlier version of the system began the file: nothing is known of who made it."""
+    return "made" not in note
 
 
 def _is_own(status: os.stat_result, note: Facts) -> bool:
-    """Whether a file of which no byte is noted was made for this query."""
-    # One that was made, and then the daemon died, has nothing in it; of one of an earlier version of the system it is
-    # not known.
-    made = note.get("made")
-    return made is None or status.st_ino == made or (made == 0 and status.st_size == 0)
+    """Whether a file of which no byte is noted was made for this query, or has nothing in it."""
+    return _is_earlier(note) or status.st_ino == note["made"] or status.st_size == 0
 
 
 def _tail(file: BinaryIO, length: int) -> str:
@@ -376,13 +397,13 @@ def _tail(file: BinaryIO, length: int) -> str:
     return hashlib.blake2b(os.pread(file.fileno(), nbytes, length - nbytes), digest_size=16).hexdigest()
 
 
-def _discard(note: Facts) -> None:
+def _discard(query_id: str, note: Facts) -> None:
     """Remove what there is of a file that will not be whole, and that nobody can read before it is."""
-    part = _written_for(Path(note["file"]), note["form"])[-1]
-    if note["form"] not in GROWING_FORMATS and not note["whole"]:
-        with suppress(OSError):  # it only takes room, and whoever wants the name is told of it
-            if _is_own(part.stat(), note):
-                part.unlink()
+    # An older copy of what is noted cannot tell whose a file is that has no query's ID in its name.
+    known = not (_is_earlier(note) and "given_up" in note)
+    if note["form"] not in GROWING_FORMATS and not note["whole"] and known:
+        with suppress(OSError):  # it only takes room
+            _written(query_id, note).unlink()
 
 
 async def _undisturbed(work: Callable[[], T]) -> T:

@@ -21,7 +21,7 @@ from node.io.planning.outcome import Planned
 from node.io.results.about import About, about_facts, about_plan
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.journal import DROPPED_NAME, JOURNAL_NAME, Facts, Journal
-from node.io.results.readers import DEFAULT_READER, Reader, noted_reader, ways_on
+from node.io.results.readers import DEFAULT_READER, Reader, noted_reader
 from node.io.results.scratch import Scratch
 from node.io.results.spool import Spool
 from node.io.threads.file_thread import FileWork
@@ -155,7 +155,7 @@ class Queries:
         path, oldest = reader.note["file"], query.spool.oldest_row
         text = f"{path} requires rows from {reader.place} on; kept are those from {oldest} on"
         log.error("query %s: %s: it is not written any more", query.query_id, text)
-        reader.give_up(f"{text}: it is not written any more ({ways_on(query.query_id)})")
+        reader.give_up(query.query_id, text)
 
     def _read(self, query_id: str, journal: Journal, noted: Sequence[Facts]) -> IssuedQuery:
         first = noted[0]

@@ -28,7 +28,9 @@ def reader_name(name: str) -> str:
 
 def ways_on(query_id: str) -> str:
     """What to do about a file that cannot be written on."""
-    return f"narrows follow {query_id} --as NAME takes rows that are kept, --forget {FILE_READER} gives the file up"
+    return (
+        f"narrows follow {query_id} --as NAME takes rows that are kept, --forget {FILE_READER} then gives the file up"
+    )
 
 
 @dataclass
@@ -73,9 +75,10 @@ class Reader:
         """Whether it is a file that the site still has to write on."""
         return "file" in self.note and not self.note["whole"] and not self.note.get("given_up")
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, query_id: str, why: str) -> None:
         """Its file is not written any more, and stays as it is; its rows are kept until it is forgotten."""
-        self.note, self.trouble = {**self.note, "given_up": why}, why
+        self.trouble = f"{why}: it is not written any more ({ways_on(query_id)})"
+        self.note = {**self.note, "given_up": self.trouble}
 
     def attach(self, client: str, row: int) -> int:
         """A connection begins to read at ``row``, instead of the one before; its number."""
