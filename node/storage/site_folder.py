@@ -99,7 +99,7 @@ def open_folder(
         if is_forgetting(path):
             if not fresh:
                 log.warning("site %s: what --fresh had not yet removed when its daemon ended is removed", site)
-            _remove_contents(path)
+            _remove_contents(path, headroom)
         if accept_loss and (damaged := find_damage(path, names)):
             records = _records(path, cluster, site, clock_s, headroom)
             give_up(records, damaged)
@@ -205,7 +205,7 @@ def _begin_anew(path: Path, cluster: str, site: str, results: Callable[[Path], l
     headroom.lend(partial(forget_records, path, cluster, site))
 
 
-def _remove_contents(path: Path) -> None:
+def _remove_contents(path: Path, headroom: Headroom) -> None:
     """All but the records, which say until it is done that it is to be."""
     for entry in path.iterdir():
         if entry.is_dir():
@@ -213,4 +213,4 @@ def _remove_contents(path: Path) -> None:
         elif entry.name not in _OURS:
             entry.unlink()
     sync_folder(path)
-    end_forgetting(path)
+    headroom.lend(partial(end_forgetting, path))

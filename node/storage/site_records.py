@@ -219,7 +219,10 @@ def forget_records(folder: Path, cluster: str, site: str) -> None:
     path, made = folder / RECORDS_NAME, folder / f"{RECORDS_NAME}.new"
     _remove(made)
     _create(made, cluster, site, {_FORGETTING: "1"} | ({"life": life} if life.isdigit() else {}))
-    # The old file's journal must not be taken for that of the new one.
+    # The old file's journal must not be taken for that of the new one. Until that has its name the old one counts, and
+    # what a daemon that was killed had committed last is in its journal only.
+    if path.exists():
+        _end_journal(path)
     _remove_journal(path)
     made.replace(path)
     sync_folder(folder)
@@ -288,6 +291,12 @@ def _copied(path: Path, removing: ExitStack) -> Path:
 
 def _journal(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
+
+
+def _end_journal(path: Path) -> None:
+    """All that was committed is in the file itself, durable. Raises StorageError if it cannot be."""
+    with _said(path), closing(_connected(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _remove_journal(path: Path) -> None:

@@ -19,11 +19,12 @@ import pytest
 from node.core.effects import AppendBatch
 from node.core.records import Put
 from node.core.streams.position import Position, SourcePlace
+from node.storage import site_folder
 from node.storage.errors import NoRoomError, StorageError, VersionError
 from node.storage.headroom import HEADROOM_NAME, Headroom
 from node.storage.lock import LOCK_NAME, SiteLock
 from node.storage.site_folder import SiteFolder, contents, open_folder
-from node.storage.site_records import RECORDS_NAME
+from node.storage.site_records import RECORDS_NAME, end_forgetting, is_forgetting
 from tests.small_disk import small_disk
 from tests.unit.logged import batches
 
@@ -128,7 +129,13 @@ def test_what_a_crash_left_of_a_folder_that_begins_anew_is_gone_at_the_next_star
 def test_a_crash_before_anything_is_forgotten_leaves_all_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used(tmp_path)
+    """Its daemon was killed too: what it committed last is in a journal."""
+    path = tmp_path / "killed"
+    used(tmp_path / "running")
+    running = opened(tmp_path / "running", 200)
+    running.records.commit([Put("pin", "oslo-1-1", b"ticks")])
+    shutil.copytree(tmp_path / "running", path)
+    running.close()
 
     def killed(*_: object) -> None:
         raise KilledError
@@ -136,8 +143,27 @@ def test_a_crash_before_anything_is_forgotten_leaves_all_as_it_was(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", killed)
         with pytest.raises(KilledError):
-            opened(tmp_path, fresh=True)
-    assert opened(tmp_path).extents["orders"].end == 4
+            opened(path, fresh=True)
+    folder = opened(path, 5)
+    assert folder.extents["orders"].end == 4
+    assert folder.records.all("query") == {"berlin-100-1": b"text"}
+    assert folder.records.all("pin") == {"oslo-1-1": b"ticks"}
+    assert (folder.records.life, folder.records.lives, folder.records.folder) == (201, (100, 200), 100)
+
+
+def test_the_mark_of_what_begins_anew_is_taken_away_in_the_room_that_is_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used(tmp_path)
+
+    def end(folder: Path) -> None:
+        if (folder / HEADROOM_NAME).exists():
+            raise NoRoomError("full")
+        end_forgetting(folder)
+
+    monkeypatch.setattr(site_folder, "end_forgetting", end)
+    opened(tmp_path, fresh=True).close()
+    assert not is_forgetting(tmp_path)
 
 
 def test_state_of_the_first_version_is_refused_until_it_is_forgotten(tmp_path: Path) -> None:
