@@ -19,10 +19,7 @@ class FolderFile:
 
     def append(self, data: Sequence[Bytes]) -> None:
         for part in data:
-            left = memoryview(part)
-            while left:
-                # On a disk that is nearly full a write takes a part, and only the next one fails.
-                left = left[os.write(self._file, left) :]
+            write_all(self._file, part)
 
     def sync(self) -> None:
         os.fsync(self._file)
@@ -75,6 +72,13 @@ class Folder:
 
     def sync_names(self) -> None:
         sync_folder(self._path)
+
+
+def write_all(file: int, data: Bytes) -> None:
+    """On a disk that is nearly full a write takes a part, and only the next one fails."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
 
 
 def make_folder(path: Path) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from node.storage.errors import NO_ROOM, NoRoomError, disk_error
-from node.storage.folder import sync_folder
+from node.storage.folder import sync_folder, write_all
 
 #: Enough for the records of a site for a long time.
 HEADROOM_BYTES = 16 << 20
 #: No stream can be called so: there is a dot in it.
 HEADROOM_NAME = "headroom.bin"
+
+_PIECE_BYTES = 1 << 20
 
 T = TypeVar("T")
 
@@ -47,7 +49,10 @@ class Headroom:
     def _fill(self, made: Path) -> None:
         file = os.open(made, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            os.posix_fallocate(file, 0, self._nbytes)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file, 0, self._nbytes)
+            else:  # macOS
+                _write_zeros(file, self._nbytes)
             os.fsync(file)
         finally:
             os.close(file)
@@ -79,3 +84,8 @@ class Headroom:
         except OSError as error:
             raise disk_error(str(self._path), "a disk that gives room back", error) from error
         return True
+
+
+def _write_zeros(file: int, nbytes: int) -> None:
+    for at in range(0, nbytes, _PIECE_BYTES):
+        write_all(file, bytes(min(_PIECE_BYTES, nbytes - at)))

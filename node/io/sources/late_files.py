@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from node.core.streams.position import Position, Positions
 from node.storage.errors import DiskFailedError, StorageError, disk_error
-from node.storage.folder import make_folder, sync_folder
+from node.storage.folder import make_folder, sync_folder, write_all
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -126,12 +126,10 @@ class _Sink(io.FileIO):
     """Where Arrow writes, which does not look at how much was taken."""
 
     def write(self, data: ReadableBuffer) -> int:
-        """All of it: on a disk that is nearly full a write takes a part, and only the next one fails."""
-        left = memoryview(data).cast("B")
-        nbytes = left.nbytes
-        while left:
-            left = left[os.write(self.fileno(), left) :]
-        return nbytes
+        """All of it."""
+        whole = memoryview(data).cast("B")
+        write_all(self.fileno(), whole)
+        return whole.nbytes
 
 
 class _File:

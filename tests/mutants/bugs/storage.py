@@ -26,6 +26,7 @@ TESTS = {
     "StorageThread": "test_storage_thread",
     "LateFiles": "test_going_on test_late_files test_storage_thread",
     "late_files": "test_late_files test_storage_thread",
+    "folder": "test_late_files",
     "": "test_restart test_disk_log test_stream_logs",
 }
 
@@ -76,7 +77,7 @@ MUTANTS = (
     bug("what is set aside is cut off and not synced", "LateFiles._give_up", drop("give_up")),
     bug("a side file that is given up is not synced", "late_files._File.give_up", drop("sync")),
     bug("the name of a side file is not durable", "late_files._File.sync", drop("sync_folder")),
-    bug("a side file takes a part of what is written", "late_files._Sink.write", condition("left", "False")),
+    bug("a file takes a part of what is written", "folder.write_all", condition("left", "False")),
     bug("a bug ends the storage thread alone", "StorageThread._safely", drop("failed_from_thread")),
     bug("a thread that hangs is said to have ended", "StorageThread.stop", returned("True")),
     bug("a folder is let go that is written", "site_folder.SiteFolder.close", condition("written", "False")),

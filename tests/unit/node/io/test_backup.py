@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -22,6 +21,7 @@ from node.wire.records import record_out, recovered
 from tests.unit.delivery import Site, wait_until
 from tests.unit.logged import batches
 from tests.unit.node.wire.test_records import PREPARE
+from tests.unit.syncs import noted_syncs
 
 
 def opened(path: Path, clock_s: int = 100) -> SiteFolder:
@@ -96,14 +96,7 @@ def test_the_manifest_is_durable_before_it_has_its_name_and_comes_after_all_that
 ) -> None:
     let_go(opened(tmp_path / "berlin"))
     (tmp_path / "berlin" / "headroom.new").write_bytes(bytes(4096))  # of a daemon that was killed
-    synced: list[Path] = []
-    sync = os.fsync
-
-    def noted(file: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{file}").readlink())
-        sync(file)
-
-    monkeypatch.setattr(os, "fsync", noted)
+    synced = noted_syncs(monkeypatch, tmp_path)
     to = tmp_path / "backup"
     back_up(tmp_path / "berlin", "c", "berlin", to)
     manifest = synced.index(to / f"{MANIFEST_NAME}.new")

@@ -91,6 +91,10 @@ def fill(disk: Path) -> None:
             file.write(bytes(512))
 
 
+def full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class KilledError(BaseException):
     """Nothing of the process goes on."""
 
@@ -270,9 +274,6 @@ def test_a_full_disk_that_has_the_temporary_files_too_keeps_no_daemon_from_start
 
 
 def test_a_lock_is_taken_on_a_disk_without_room_for_who_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(os, "pwrite", full)
     lock = SiteLock(tmp_path)
     with pytest.raises(StorageError, match="one that process of unknown number has locked"):
@@ -293,6 +294,19 @@ def test_room_is_lent_to_what_finds_none(tmp_path: Path) -> None:
     assert headroom.lend(write) == "written"
     assert headroom.reserve()
     assert (headroom.lend(write), reserved) == ("written", [False, True, False])
+
+
+def test_room_is_reserved_where_the_system_cannot_do_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    nbytes = (1 << 20) + 4096
+    assert Headroom(tmp_path, nbytes).reserve()
+    assert (tmp_path / HEADROOM_NAME).stat().st_size == nbytes
+    monkeypatch.setattr(os, "write", full)
+    assert not Headroom(tmp_path, 4096).reserve()
+    assert not (tmp_path / HEADROOM_NAME).with_suffix(".new").exists()
 
 
 def test_what_finds_no_room_without_the_reserve_either_is_refused(tmp_path: Path) -> None:

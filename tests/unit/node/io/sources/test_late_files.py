@@ -12,6 +12,7 @@ import pytest
 
 from node.io.sources.late_files import LateFiles
 from node.storage.errors import DiskFailedError, NoRoomError
+from tests.unit.syncs import noted_syncs
 
 ROWS = pa.RecordBatch.from_pydict({"n": pa.array(range(100), pa.int64())})
 
@@ -19,18 +20,6 @@ ROWS = pa.RecordBatch.from_pydict({"n": pa.array(range(100), pa.int64())})
 def read(path: Path) -> list[int]:
     with pa.OSFile(str(path)) as source:
         return [n for rows in pa.ipc.open_stream(source) for n in rows.column("n").to_pylist()]
-
-
-def noted_syncs(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    synced: list[Path] = []
-    sync = os.fsync
-
-    def noted(file: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{file}").readlink())
-        sync(file)
-
-    monkeypatch.setattr(os, "fsync", noted)
-    return synced
 
 
 def fill_up(monkeypatch: pytest.MonkeyPatch, nbytes: int) -> Callable[[], None]:
@@ -56,7 +45,7 @@ def fill_up(monkeypatch: pytest.MonkeyPatch, nbytes: int) -> Callable[[], None]:
 def test_the_names_of_a_new_file_and_its_folders_are_durable_with_what_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced = noted_syncs(monkeypatch)
+    synced = noted_syncs(monkeypatch, tmp_path)
     folder = tmp_path / "kept" / "late"
     files = LateFiles(folder)
     files.write("s", ROWS, "late")
@@ -83,7 +72,7 @@ def test_rows_are_written_whole_though_the_disk_takes_a_part_at_a_time(
 def test_of_rows_that_find_no_room_nothing_is_there_and_what_was_written_before_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced = noted_syncs(monkeypatch)
+    synced = noted_syncs(monkeypatch, tmp_path)
     files = LateFiles(tmp_path)
     files.write("s", ROWS, "late")
     whole = (tmp_path / "s.arrows").stat().st_size

@@ -37,6 +37,7 @@ from node.storage.stream_logs import StreamLogs
 from tests.sim.disk import SimulatedDisk
 from tests.small_disk import small_disk as mounted
 from tests.unit.logged import batches, read_all, same
+from tests.unit.syncs import noted_syncs
 
 WAIT_S = 30
 
@@ -381,22 +382,17 @@ def test_while_the_disk_of_side_files_is_full_batches_after_wait(made: Made, mon
 
 
 def test_what_was_set_aside_is_synced_before_its_batch_though_what_follows_finds_no_room(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All in one group: the batch is logged, and a loss of power must not take the tuples that were sealed with it."""
-    synced: list[str] = []
-    sync, write = os.fsync, late_files._File.write
-
-    def noted(file: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
-        sync(file)
+    write = late_files._File.write
 
     def fills_up(file: Any, rows: pa.RecordBatch) -> None:
         if rows.column(late_files.REASON)[0].as_py() == "no room":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write(file, rows)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    synced = noted_syncs(monkeypatch, tmp_path / "late")
     monkeypatch.setattr(late_files._File, "write", fills_up)
     batch = batches(2)
     made.reports.hold.clear()
@@ -407,7 +403,7 @@ def test_what_was_set_aside_is_synced_before_its_batch_though_what_follows_finds
     made.thread.put(replace(ASIDE, reason="no room"))
     made.reports.hold.set()
     assert made.reports.next() == [BatchLogged("a", 2)]
-    assert "a.arrows" in synced
+    assert tmp_path / "late" / "a.arrows" in synced
     assert made.reports.next()[0] == "trouble"
 
 
