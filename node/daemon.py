@@ -19,7 +19,7 @@ from node.core.engine import SiteEngine
 from node.core.events import SiteStarted
 from node.core.limits import Limits
 from node.core.links.lives import next_life
-from node.core.query_records import RecordKind
+from node.core.query_records import RecordKind, Recovered
 from node.core.streams.position import Position, SourcePlace
 from node.core.streams.stream import LocalStream
 from node.engine.native import NativeEngine
@@ -34,13 +34,13 @@ from node.io.reports.engine_report import EngineReport
 from node.io.results.issued_queries import Queries
 from node.io.results.leavings import leavings
 from node.io.runner import Runner
-from node.io.scratch import Scratch
 from node.io.server import Server
 from node.io.sources.definition import check_definition
 from node.io.sources.late_files import LateFiles
 from node.io.sources.replay import Replay
 from node.io.sources.source import Source
 from node.io.spark_site import SparkMaker, SparkSite
+from node.io.temporary_folder import TemporaryFolder
 from node.io.threads.engine_thread import EngineThread
 from node.io.threads.file_thread import FileThread
 from node.io.threads.memory_storage import MemoryStorage
@@ -99,7 +99,7 @@ def serve(config: ClusterConfig, site: str, options: ServeOptions, around: Surro
     """Run the daemon of ``site`` until it is told to stop; raises NarrowsError if it cannot start."""
     if not __debug__:
         raise DaemonError("narrows node requires assertions; got python -O, which removes them")
-    scratch = Scratch(f"narrows-{site}-")
+    scratch = TemporaryFolder(f"narrows-{site}-")
     overdue = ForcedExit(scratch.remove, STOP_MAX_S)
     try:
         asyncio.run(_serve(config, site, options, around, scratch, overdue))
@@ -111,7 +111,12 @@ def serve(config: ClusterConfig, site: str, options: ServeOptions, around: Surro
 
 
 async def _serve(
-    config: ClusterConfig, site: str, options: ServeOptions, around: Surroundings, scratch: Scratch, overdue: ForcedExit
+    config: ClusterConfig,
+    site: str,
+    options: ServeOptions,
+    around: Surroundings,
+    scratch: TemporaryFolder,
+    overdue: ForcedExit,
 ) -> None:
     stopping = asyncio.Event()
     _stop_on_signals(stopping, options.with_parent)
@@ -131,7 +136,7 @@ async def _live(
     site: str,
     options: ServeOptions,
     around: Surroundings,
-    scratch: Scratch,
+    scratch: TemporaryFolder,
     stopping: asyncio.Event,
     server: Server,
     closing: AsyncExitStack,
@@ -199,7 +204,7 @@ async def _queries(
     site: str,
     options: ServeOptions,
     life: int,
-    scratch: Scratch,
+    scratch: TemporaryFolder,
     files: FileThread,
     limits: Limits,
     server: Server,
@@ -291,24 +296,32 @@ def _stack(
     records: SharedRecords | None,
     queries: Queries,
 ) -> Stack:
-    """With the queries of earlier lives: those that go on, and the end of others whose rows are here.
-
-    What is said of queries of which there are no rows is forgotten. Without a folder nobody and nothing is remembered.
-    """
+    """Without a folder nobody and nothing of earlier lives is remembered."""
     if records is None:
         return Stack(config.name, site, peers, config.tau_ms, life, streams, limits)
+    found, folder = _earlier_queries(records, queries), (records.folder, records.lives)
+    return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, records.met, found, *folder)
+
+
+def _earlier_queries(records: SharedRecords, queries: Queries) -> Recovered:
+    """The queries of earlier lives, by what is there of them: the record of a home, and rows.
+
+    - Both, the rows whole and without an end: it goes on.
+    - Other rows: nothing is added to them, and the query ends now if it had not.
+    - A record without rows is to be forgotten.
+    """
     kept: dict[str, dict[str, bytes]] = {kind: records.all(kind) for kind in RecordKind}
     homes = {query_id: home for query_id, home in kept[RecordKind.HOME].items() if query_id in queries.by_id}
-    whole = [query_id for query_id in homes if queries.can_go_on(query_id)]
-    known = [query for query_id, query in queries.by_id.items() if query.ending or query_id not in whole]
-    broken = {query.query_id: query.spool.damage or query.reason for query in known}
-    queries.end_unfinished("the daemon was restarted before the query was promised", whole)
-    stored = {query_id: queries.stored_spans(query_id) for query_id in whole}
-    said = kept[RecordKind.HOME] | kept[RecordKind.DONE]
-    leftovers = tuple(query_id for query_id in said if query_id not in homes)
-    found = replace(recovered({**kept, RecordKind.HOME: homes}, stored), broken=broken, leftovers=leftovers)
-    folder = records.folder, records.lives
-    return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, records.met, found, *folder)
+    going_on = [query_id for query_id in homes if queries.can_go_on(query_id)]
+    broken = {
+        query_id: query.spool.damage or query.reason
+        for query_id, query in queries.by_id.items()
+        if query.ending or query_id not in going_on
+    }
+    queries.end_unfinished("the daemon was restarted before the query was promised", going_on)
+    stored = {query_id: queries.stored_spans(query_id) for query_id in going_on}
+    leftovers = tuple(query_id for query_id in kept[RecordKind.HOME] | kept[RecordKind.DONE] if query_id not in homes)
+    return replace(recovered({**kept, RecordKind.HOME: homes}, stored), broken=broken, leftovers=leftovers)
 
 
 def _storage(

@@ -269,16 +269,17 @@ def _read_identity(folder: Path) -> tuple[int | None, dict[str, str]]:
 def _copy_of(path: Path) -> Iterator[sqlite3.Connection]:
     """To look at records that are not ours, or not yet: opening the file itself would write to it."""
     with ExitStack() as removing, _said(path):
-        copy = _copied(path, removing)
+        copy = _copy_elsewhere(path, removing)
         with closing(sqlite3.connect(copy)) as connection:
             yield connection
 
 
-def _copied(path: Path, removing: ExitStack) -> Path:
+def _copy_elsewhere(path: Path, removing: ExitStack) -> Path:
     """Where there is room for a copy, which goes with ``removing``. Raises StorageError if there is none."""
     for folder in _ELSEWHERE:
         try:
-            copy = Path(removing.enter_context(tempfile.TemporaryDirectory(dir=folder)), path.name)
+            made = removing.enter_context(tempfile.TemporaryDirectory(prefix="narrows-", dir=folder))
+            copy = Path(made, path.name)
             shutil.copyfile(path, copy)
             if _journal(path).exists():
                 shutil.copyfile(_journal(path), _journal(copy))

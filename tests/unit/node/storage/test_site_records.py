@@ -229,6 +229,24 @@ def test_records_are_looked_at_without_a_temporary_folder_or_without_room_in_mem
         check_folder(tmp_path, "c", "berlin")
 
 
+def test_a_copy_that_a_killed_daemon_may_leave_says_whose_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(tmp_path).close()
+    copies: list[Path] = []
+    copy = shutil.copyfile
+
+    def noted(path: Path, to: Path) -> None:
+        copies.append(to)
+        copy(path, to)
+
+    monkeypatch.setattr(shutil, "copyfile", noted)
+    assert check_folder(tmp_path, "c", "berlin")
+    assert copies
+    assert all(path.parent.name.startswith("narrows-") for path in copies)
+    assert not any(path.parent.exists() for path in copies)
+
+
 def test_logs_without_records_are_of_the_first_version(tmp_path: Path) -> None:
     (tmp_path / "orders" / "log").mkdir(parents=True)
     (tmp_path / "orders" / "log" / "4000000000000000.log").write_bytes(b"narrows\n")

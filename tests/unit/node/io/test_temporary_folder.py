@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from node.io.scratch import Scratch
+from node.io.temporary_folder import TemporaryFolder
 from node.storage.errors import StorageError
 
 
@@ -16,14 +16,14 @@ def test_it_is_made_when_it_is_needed_and_removed_with_what_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    scratch = Scratch("narrows-berlin-")
-    scratch.remove()
+    temporary = TemporaryFolder("narrows-berlin-")
+    temporary.remove()
     assert not list(tmp_path.iterdir())
-    (scratch.folder / "rows").write_text("some")
-    assert scratch.folder.parent == tmp_path
-    assert scratch.folder.name.startswith("narrows-berlin-")
-    scratch.remove()
-    scratch.remove()
+    (temporary.folder / "rows").write_text("some")
+    assert temporary.folder.parent == tmp_path
+    assert temporary.folder.name.startswith("narrows-berlin-")
+    temporary.remove()
+    temporary.remove()
     assert not list(tmp_path.iterdir())
 
 
@@ -32,7 +32,7 @@ def test_without_room_only_who_needs_it_is_refused(monkeypatch: pytest.MonkeyPat
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
     monkeypatch.setattr(tempfile, "gettempdir", full)
-    scratch = Scratch("narrows-berlin-")
+    temporary = TemporaryFolder("narrows-berlin-")
     with pytest.raises(StorageError, match=r"narrows-berlin-\* required a temporary folder; got No usable temporary"):
-        assert scratch.folder
-    scratch.remove()
+        assert temporary.folder
+    temporary.remove()

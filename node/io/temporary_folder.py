@@ -8,7 +8,7 @@ from pathlib import Path
 from node.storage.errors import disk_error
 
 
-class Scratch:
+class TemporaryFolder:
     """Made when it is needed, and removed with all that is in it."""
 
     def __init__(self, prefix: str) -> None:
