@@ -318,10 +318,13 @@ def _earlier_queries(records: SharedRecords, queries: Queries) -> Recovered:
         for query_id, query in queries.by_id.items()
         if query.ending or query_id not in going_on
     }
-    queries.end_unfinished("the daemon was restarted before the query was promised", going_on)
     stored = {query_id: queries.stored_spans(query_id) for query_id in going_on}
     leftovers = tuple(query_id for query_id in kept[RecordKind.HOME] | kept[RecordKind.DONE] if query_id not in homes)
-    return replace(recovered({**kept, RecordKind.HOME: homes}, stored), broken=broken, leftovers=leftovers)
+    found = replace(recovered({**kept, RecordKind.HOME: homes}, stored), broken=broken, leftovers=leftovers)
+    # One that had not begun is still being prepared, and may be refused.
+    begun = [home.query_id for home in found.homes if home.first_tick is not None]
+    queries.end_unfinished("the daemon was restarted before the query was promised", going_on, begun)
+    return found
 
 
 def _storage(

@@ -174,12 +174,15 @@ class Queries:
         query = self.by_id.get(query_id)
         return query is not None and not query.spool.damage
 
-    def end_unfinished(self, reason: str, going_on: Collection[str] = ()) -> None:
-        """Queries of an earlier life that do not go on have failed; what there is of their rows can be read."""
-        for query in list(self.by_id.values()):
-            if not query.ending and query.query_id in going_on:
-                query.state = QueryState.RECOVERING
-            elif not query.ending:
+    def end_unfinished(self, reason: str, going_on: Collection[str] = (), begun: Collection[str] = ()) -> None:
+        """Queries of an earlier life that do not go on have failed; what there is of their rows can be read.
+
+        Of those that go on, the ones that had begun recover.
+        """
+        for query in [query for query in self.by_id.values() if not query.ending]:
+            if query.query_id in going_on:
+                query.state = QueryState.RECOVERING if query.query_id in begun else QueryState.PREPARING
+            else:
                 self.report(query.query_id, QueryState.FAILED, query.spool.damage or reason)
 
     def stored_spans(self, query_id: str) -> list[tuple[str, Span]]:

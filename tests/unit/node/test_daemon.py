@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from node.core.effects import QueryState, StoreRows, WriteRecords
 from node.core.events import SiteStarted
 from node.core.limits import Limits
@@ -50,14 +52,15 @@ class Home:
                 self.records.commit(output.changes)
         return stack
 
-    def issue(self) -> str:
-        """A query that runs, of which three rows are stored."""
+    def issue(self, first_tick: int | None = 0) -> str:
+        """A query that runs, or has not begun, of which three rows are stored."""
         cluster = Cluster()
         query = self.queries.new(Planned(cluster.plan("cam")))
         query.note(lambda _: None, *query.facts())
         cluster.issue("cam", query_id=query.query_id)
         prepare = cluster.sites["cam"].homes[query.query_id].record().prepare
-        home = HomeRecord(query.query_id, prepare, QueryState.RUNNING, "", 0)
+        state = QueryState.PREPARING if first_tick is None else QueryState.RUNNING
+        home = HomeRecord(query.query_id, prepare, state, "", first_tick)
         done = DoneRecord(query.query_id, (("a", 0), ("b", 0)))
         self.records.commit([record_out(home), record_out(done)])
         for tick in range(3):
@@ -88,6 +91,19 @@ def test_a_query_goes_on_and_what_is_said_of_one_that_was_dropped_is_forgotten(t
     stack = home.begin()
     assert home.kept == both(running)
     assert stack.site.homes[running].state is QueryState.RECOVERING
+    home.end()
+
+
+@pytest.mark.parametrize(("first_tick", "state"), [(0, QueryState.RECOVERING), (None, QueryState.PREPARING)])
+def test_a_query_that_had_not_begun_is_not_said_to_go_on(
+    first_tick: int | None, state: QueryState, tmp_path: Path
+) -> None:
+    """Who waits for the promise that no crash undoes it would leave."""
+    home = Home(tmp_path)
+    query_id = home.issue(first_tick)
+    home.end()
+    stack = home.begin()
+    assert stack.site.homes[query_id].state is home.queries.by_id[query_id].state is state
     home.end()
 
 

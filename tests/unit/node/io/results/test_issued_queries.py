@@ -172,7 +172,7 @@ def test_a_restarted_site_has_its_queries_their_rows_and_the_places_of_their_rea
 
     again.store([walk(ended, 9, ROW)], lambda: 0, lambda _: None)
     assert ended.spool.rows == 3, "it has ended"
-    again.end_unfinished("the daemon was restarted", ["cam-1-2"])
+    again.end_unfinished("the daemon was restarted", ["cam-1-2"], ["cam-1-2"])
     assert unfinished.state is QueryState.RECOVERING
     # One that goes on is stored on; one that does not has failed, and what there is can be read.
     again.report("cam-1-2", QueryState.RUNNING, "")
