@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from tests.sim.check import check_seed
-from tests.sim.exhaustive import run_exhaustive
-from tests.sim.many import run_many
+from tests.sim.runs.exhaustive import run_exhaustive
+from tests.sim.runs.many import run_many
 
 
 def main() -> int:

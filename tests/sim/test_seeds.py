@@ -13,8 +13,8 @@ import pytest
 from node.core.effects import IgnoreReason
 from tests.sim.check import check_seed
 from tests.sim.crashes import KINDS
-from tests.sim.exhaustive import Tried, try_single
-from tests.sim.many import totals_of
+from tests.sim.runs.exhaustive import Tried, try_single
+from tests.sim.runs.many import totals_of
 
 SEEDS = 150
 #: Plans of which every crash is tried; ``python -m tests.sim --exhaustive`` does all, and every two crashes.

@@ -49,6 +49,14 @@ def write_to(site: Site, path: Path, place: int = 0, **noted: object) -> Reader:
     return site.query.readers[FILE_READER]
 
 
+def write_two(site: Site, path: Path) -> Reader:
+    """Its first two rows are in the file, and taken."""
+    site.store(0, 2)
+    reader = write_to(site, path)
+    wait_until(lambda: reader.place == 2)
+    return reader
+
+
 def tail_of(path: Path, length: int) -> str:
     with path.open("rb") as file:
         return file_writers._tail(file, length)
@@ -195,9 +203,7 @@ def test_an_old_copy_of_a_sites_folder_does_not_cut_its_file(tmp_path: Path, mon
     monkeypatch.setattr(file_writers, "_AGAIN_S", 0.05)
     state, path = tmp_path / "state", tmp_path / "rows.csv"
     with closing(Site(state, keep=False)) as site:
-        site.store(0, 2)
-        reader = write_to(site, path)
-        wait_until(lambda: reader.place == 2)
+        write_two(site, path)
     shutil.copytree(state, tmp_path / "copy")
     with closing(Site(state, keep=False)) as site:
         site.do(site._control.start)
@@ -223,9 +229,7 @@ def test_rows_that_come_while_a_file_is_refused_are_not_in_it_after_a_restart(
     monkeypatch.setattr(file_writers, "_AGAIN_S", 0.05)
     state, path = tmp_path / "state", tmp_path / "rows.csv"
     with closing(Site(state, keep=False)) as site:
-        site.store(0, 2)
-        reader = write_to(site, path)
-        wait_until(lambda: reader.place == 2)
+        write_two(site, path)
     mine = path.read_text()
     path.write_text(mine + PRECIOUS[:50])
     for first in (2, 500):
@@ -315,9 +319,7 @@ def test_what_a_crash_left_of_a_file_that_had_been_refused_is_cut(
     monkeypatch.setattr(file_writers, "_AGAIN_S", 0.05)
     state, path = tmp_path / "state", tmp_path / "rows.csv"
     with closing(Site(state, keep=False)) as site:
-        site.store(0, 2)
-        reader = write_to(site, path)
-        wait_until(lambda: reader.place == 2)
+        reader = write_two(site, path)
         path.rename(tmp_path / "elsewhere.csv")
         site.store(2, 2)
         wait_until(lambda: reader.note.get("reach") == 4)

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.commit import commit
 from bench.parts import put_part
 
-RESULTS = Path(__file__).parents[2] / "bench" / "results" / "simulated.md"
+RESULTS = Path(__file__).parents[3] / "bench" / "results" / "simulated.md"
 TITLE = "What the simulator went through, written by make sim and make crashes with RECORD=1"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from tests.sim.check import check_seed
 from tests.sim.crashes import KINDS
-from tests.sim.record import record
+from tests.sim.runs.record import record
 
 #: So many seeds let a daemon die at every kind of step.
 SEEDS_FOR_ALL_KINDS = 5_000

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from tests.sim.check import check_world
 from tests.sim.crashes import CrashPoint, Step
-from tests.sim.record import record
+from tests.sim.runs.record import record
 from tests.sim.scenarios.queries import Window
 from tests.sim.scenarios.scenario import Scenario, StreamData, two_way
 from tests.sim.world import World
