@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Protocol
 
 from node.storage.disk import Bytes
 
 _MODE = 0o600
 
 
+class Room(Protocol):
+    """Who says whether the room on a disk may be used."""
+
+    def use(self, folder: Path) -> AbstractContextManager[None]:
+        """While something is written in a folder. Raises OSError, as a full disk does, if nothing may be."""
+
+
+class AnyRoom:
+    """All that there is."""
+
+    def use(self, folder: Path) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+ANY_ROOM = AnyRoom()
+
+
 class FolderFile:
     """A file that is open to be written at its end."""
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(self, path: Path, flags: int, room: Room = ANY_ROOM) -> None:
+        self._folder = path.parent
+        self._room = room
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | flags, _MODE)
 
     def append(self, data: Sequence[Bytes]) -> None:
-        for part in data:
-            write_all(self._file, part)
+        with self._room.use(self._folder):
+            for part in data:
+                write_all(self._file, part)
 
     def sync(self) -> None:
         os.fsync(self._file)
@@ -32,10 +54,11 @@ class FolderFile:
 
 
 class Folder:
-    """A folder, made with all above it if it is not there."""
+    """A folder, made with all above it if it is not there. What is written in it has to heed who says of the room."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, room: Room = ANY_ROOM) -> None:
         self._path = path
+        self._room = room
         make_folder(path)
 
     @property
@@ -46,10 +69,11 @@ class Folder:
         return sorted(entry.name for entry in os.scandir(self._path))
 
     def create(self, name: str) -> FolderFile:
-        return FolderFile(self._path / name, os.O_CREAT | os.O_TRUNC)
+        with self._room.use(self._path):
+            return FolderFile(self._path / name, os.O_CREAT | os.O_TRUNC, self._room)
 
     def open(self, name: str) -> FolderFile:
-        return FolderFile(self._path / name, 0)
+        return FolderFile(self._path / name, 0, self._room)
 
     def size(self, name: str) -> int:
         return (self._path / name).stat().st_size

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from node.storage.errors import StorageError
+from node.storage.errors import StorageError, disk_error
 from node.storage.folder import make_folder
 
 #: No stream can be called so: there is a dot in it.
@@ -18,13 +18,12 @@ class SiteLock:
     """Held by one process at a time, until it lets go or ends, however it ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder of a site; raises StorageError if another process has it."""
+        """Take the folder of a site; raises StorageError if another process has it, or it cannot be made."""
         try:
             make_folder(folder)
             self._file = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            got = error.strerror or error
-            raise StorageError(f"{folder} required a state_dir that can be written to; got {got}") from error
+            raise disk_error(str(folder), "a state_dir that can be written to", error) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -69,6 +69,17 @@ class MemoryLog:
         """Nothing to do: the batches go with the log."""
 
 
+class MemoryLogs:
+    """Makes logs that are nowhere."""
+
+    def open(self, stream: str) -> MemoryLog:
+        """A log for another stream."""
+        return MemoryLog()
+
+    def remove(self, stream: str) -> None:
+        """Nothing is left of it."""
+
+
 def _nbytes(batch: Batch) -> int:
     return int(batch.rows.nbytes + batch.ts.nbytes)
 

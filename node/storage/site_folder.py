@@ -19,7 +19,7 @@ from pathlib import Path
 from node.core.streams.log_extent import LogExtent
 from node.core.streams.ticks import tick_text
 from node.storage.disk_log import DiskLog
-from node.storage.errors import StorageError
+from node.storage.errors import NO_ROOM, StorageError, disk_error
 from node.storage.folder import Folder, sync_folder
 from node.storage.given_up import find_damage, give_up, recover_log, with_lost
 from node.storage.headroom import HEADROOM_BYTES, HEADROOM_NAME, Headroom
@@ -53,6 +53,8 @@ class SiteFolder:
     logs: StreamLogs
     #: What the logs have of earlier lives; a stream that never sealed a batch is not in it.
     extents: dict[str, LogExtent] = field(default_factory=dict)
+    #: What the logs have of joins that are kept (``node.io.kept_logs``).
+    kept_logs: dict[str, LogExtent] = field(default_factory=dict)
     #: Whether something that was to stop may write yet.
     written: bool = False
 
@@ -81,6 +83,7 @@ def open_folder(
     accept_loss: bool = False,
     step: Callable[[str], None] = lambda _: None,
     results: Callable[[Path], list[str]] = lambda _: [],
+    make_headroom: Callable[[Path, int], Headroom] = Headroom,
 ) -> SiteFolder:
     """Begin the next life of a site in its folder; ``fresh``: say what is there, and forget it first;
     ``accept_loss``: what is damaged in logs is taken out of them.
@@ -90,9 +93,9 @@ def open_folder(
     Raises StorageError if another daemon has it, if it is another site's, of another version or damaged (nothing is
     touched then), or cannot be written to.
     """
-    lock = SiteLock(path)
+    names, headroom = list(streams), make_headroom(path, headroom_bytes)
+    lock = headroom.lend_or_wait(lambda: SiteLock(path))
     try:
-        names, headroom = list(streams), Headroom(path, headroom_bytes)
         if fresh:
             _begin_anew(path, cluster, site, results, headroom)
         check_folder(path, cluster, site)
@@ -103,9 +106,9 @@ def open_folder(
         if accept_loss and (damaged := find_damage(path, names)):
             records = _records(path, cluster, site, clock_s, headroom)
             give_up(records, damaged)
-            logs, extents = open_logs(path, names, step)
+            logs, extents = _open_logs(path, names, headroom, step)
         else:
-            logs, extents = open_logs(path, names, step)
+            logs, extents = _open_logs(path, names, headroom, step)
             records = _records(path, cluster, site, clock_s, headroom)
         return SiteFolder(path, lock, records, headroom, logs, with_lost(records, extents))
     except OSError as error:
@@ -119,13 +122,13 @@ def open_folder(
 
 def _records(path: Path, cluster: str, site: str, clock_s: int, headroom: Headroom) -> SiteRecords:
     """The next life is durable before anything else; on a full disk the reserved room is for that."""
-    records = headroom.lend(partial(SiteRecords.open, path, cluster, site, clock_s))
+    records = headroom.lend_or_wait(partial(SiteRecords.open, path, cluster, site, clock_s))
     headroom.reserve()
     return records
 
 
-def open_logs(
-    path: Path, streams: Iterable[str], step: Callable[[str], None] = lambda _: None
+def _open_logs(
+    path: Path, streams: Iterable[str], headroom: Headroom, step: Callable[[str], None]
 ) -> tuple[StreamLogs, dict[str, LogExtent]]:
     """The logs in ``path/STREAM/log``, checked, torn tails cut, and what they have.
 
@@ -136,8 +139,9 @@ def open_logs(
     for stream in streams:
         if nbytes := _nbytes(path / stream / "log"):
             step(f"reading the log of stream {stream}, {nbytes:,} bytes")
-        logs[stream] = DiskLog(Folder(path / stream / "log"))
-        found = recover_log(stream, logs[stream], Folder(path / stream / "log"))
+        folder = headroom.lend_or_wait(partial(_log_folder, path / stream / "log", headroom))
+        logs[stream] = DiskLog(folder)
+        found = recover_log(stream, logs[stream], folder)
         if found.cut_bytes:
             log.info("stream %s: %d bytes were cut off its log, of batches never confirmed", stream, found.cut_bytes)
         if found.extent is not None:
@@ -154,6 +158,15 @@ def open_logs(
     # A source may have made the folder of its stream, and sources do not sync.
     sync_folder(path)
     return StreamLogs(logs), extents
+
+
+def _log_folder(path: Path, headroom: Headroom) -> Folder:
+    try:
+        return Folder(path, headroom)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise disk_error(str(path), "a state_dir that can be written to", error) from error
 
 
 # -- beginning anew -----------------------------------------------------------------------------
@@ -202,7 +215,7 @@ def _begin_anew(path: Path, cluster: str, site: str, results: Callable[[Path], l
     check_owner(path, cluster, site)
     for line in contents(path, results):
         log.warning("--fresh: site %s forgets %s", site, line)
-    headroom.lend(partial(forget_records, path, cluster, site))
+    headroom.lend_or_wait(partial(forget_records, path, cluster, site))
 
 
 def _remove_contents(path: Path, headroom: Headroom) -> None:
@@ -213,4 +226,4 @@ def _remove_contents(path: Path, headroom: Headroom) -> None:
         elif entry.name not in _OURS:
             entry.unlink()
     sync_folder(path)
-    headroom.lend(partial(end_forgetting, path))
+    headroom.lend_or_wait(partial(end_forgetting, path))

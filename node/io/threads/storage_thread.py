@@ -5,8 +5,8 @@ records. Tuples that are set aside are durable before the batch that was sealed 
 read is in it, or in a side file.
 
 On a full disk nothing is answered: batches wait, logs can be read and trimmed, and records are written in the room
-that is reserved for them. Without that room a daemon begins so too. Once a second it is tried again. When the disk
-fails, the daemon has to stop: only the next life can know what is on it.
+that is reserved for them, which nothing else gets (``headroom``). Without that room a daemon begins so too. Once a
+second it is tried again. When the disk fails, the daemon has to stop: only the next life can know what is on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from node.core.effects import AppendBatch, ReadLog, SetAside, TrimLog, WriteRecords
+from node.core.effects import AppendBatch, OpenLog, ReadLog, RemoveLog, SetAside, TrimLog, WriteRecords
 from node.core.events import BatchLogged, Event
 from node.core.records import RecordChange
 from node.core.streams.position import SourcePlace
@@ -37,6 +37,8 @@ _STOP_S = 5.0
 #: How often a full disk is tried again.
 RETRY_S = 1.0
 
+#: What is done to logs in its order.
+_InOrder = AppendBatch | OpenLog | RemoveLog
 StorageEffect = LogEffect | SetAside | WriteRecords | RememberLife
 
 
@@ -76,13 +78,11 @@ class StorageThread:
         self._reports = reports
         self._logged = logged
         self._queue: queue.SimpleQueue[StorageEffect | None] = queue.SimpleQueue()
-        #: What is not done because the disk is full: what is set aside, and the batches after it; records.
-        self._aside: list[SetAside | AppendBatch] = []
+        #: What is not done because the disk is full: what is set aside, and batches and logs after it; records.
+        self._aside: list[SetAside | _InOrder] = []
         self._changes: list[WriteRecords] = []
         self._lives: list[RememberLife] = []
         self._trouble = ""
-        #: Why records have the room that is reserved for them: until it is reserved again, logs must not take the rest.
-        self._lent = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="storage", daemon=True)
 
@@ -145,9 +145,14 @@ class StorageThread:
             # What is free is not even what records may need: nothing is for the logs.
             trouble, retry = self._trouble, False
         if retry:
-            self._lent = ""
             events += self._logs.retry()
-        self._aside += [effect for effect in taken if isinstance(effect, SetAside | AppendBatch)]
+        for effect in taken:
+            if isinstance(effect, RemoveLog) and self._trouble:
+                # That may make the room for which the others wait.
+                self._aside = [other for other in self._aside if other.stream != effect.stream]
+                events += self._logs.answer([effect])
+            elif isinstance(effect, SetAside | _InOrder):
+                self._aside.append(effect)
         logging_now, full = self._set_aside() if retry or not self._trouble else ([], self._trouble)
         rest = [effect for effect in taken if isinstance(effect, ReadLog | TrimLog)]
         events += self._logs.answer([*logging_now, *rest])
@@ -163,15 +168,15 @@ class StorageThread:
             self._reports.put_from_thread([*events, *lives])
         if written:
             self._reports.records_written_from_thread(written)
-        self._tell_trouble(trouble or full or self._logs.full or self._lent)
+        self._tell_trouble(trouble or full or self._logs.full or self._headroom.lent)
 
-    def _set_aside(self) -> tuple[list[AppendBatch], str]:
+    def _set_aside(self) -> tuple[list[_InOrder], str]:
         """Write what is to be set aside; which batches may be logged then, and why no more, if the disk is full."""
-        may: list[AppendBatch] = []
+        may: list[_InOrder] = []
         written = 0
         full = ""
         for effect in self._aside:
-            if isinstance(effect, AppendBatch):
+            if isinstance(effect, _InOrder):
                 may.append(effect)
             else:
                 try:
@@ -195,25 +200,16 @@ class StorageThread:
         count, lives = len(self._changes), list[LifeRemembered]()
         try:
             if self._changes:
-                self._keep(partial(self._records.commit, changes))
+                self._headroom.lend(partial(self._records.commit, changes))
                 self._changes.clear()
             while self._lives:
                 peer, met = self._lives[0].peer, self._lives[0].met
-                self._keep(partial(self._records.remember, peer, met))
+                self._headroom.lend(partial(self._records.remember, peer, met))
                 lives.append(LifeRemembered(peer, met))
                 del self._lives[0]
         except NoRoomError as error:
             self._tell_trouble(str(error))
         return count - len(self._changes), lives
-
-    def _keep(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except NoRoomError as error:
-            if not self._headroom.release():
-                raise
-            self._lent = str(error)
-            write()
 
     def _tell_trouble(self, trouble: str) -> None:
         if (self._changes or self._lives) and not trouble:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +20,10 @@ from tests.e2e.harness import (
     Stream,
     assert_same_rows,
     eventually,
-    issued,
     narrows,
     write_cluster,
 )
 from tests.oracle.oracle import accepted
-from tests.small_disk import small_disk as mounted
 from tests.unit.logged import read_all
 
 SITES = ("alpha", "beta")
@@ -170,44 +165,3 @@ def test_a_recording_that_changed_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "other.toml").write_text(text)
     said = narrows("node", "--config", tmp_path / "other.toml", "--site", "alpha")
     said.failed(1, "required the state of site alpha of cluster other; got that of site alpha of cluster e2e")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    with mounted(tmp_path / "state", "48m") as place:
-        yield place
-
-
-def fill(ballast: Path) -> None:
-    """Leave no room on a disk, at once: streams go on meanwhile, and must not end first."""
-    with ballast.open("ab", buffering=0) as file:
-        for nbytes in (1 << 20, 1 << 12):
-            with suppress(OSError):
-                while True:
-                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), nbytes)
-        # The last page is full only when its last byte is taken.
-        with suppress(OSError):
-            while True:
-                file.write(bytes(1 << 9))
-
-
-def test_on_a_full_disk_the_site_pauses_says_so_and_goes_on_by_itself(tmp_path: Path, small_disk: Path) -> None:
-    left, right = stream("orders", "alpha", ROWS, 25, 300, 1), stream("payments", "beta", ROWS, 25, 300, 2)
-    join = Join(left, right)
-    config = write_cluster(tmp_path, join.streams)
-    out, ballast = tmp_path / "rows.parquet", small_disk / "ballast"
-    with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
-        command = Background(*query(config, join, "--out", out), name="query", folder=tmp_path)
-        query_id = issued(command)
-        fill(ballast)
-        eventually("status says so", lambda: "the disk is full" in narrows("status", "--config", config).ok().out)
-        assert command.process.poll() is None
-        rows = daemons.query_info(query_id).rows
-        ballast.unlink()
-        eventually("it goes on", lambda: daemons.query_info(query_id).rows > rows)
-        said = "".join(node.err for node in daemons.nodes.values())
-        assert "the disk is full: the site pauses until there is room" in said
-        assert "there is room on the disk again: the site goes on" in said
-        daemons.hurry()
-        command.end().ok()
-        assert_same_rows(pq.read_table(out), join.expected())

@@ -304,9 +304,10 @@ def test_room_is_reserved_where_the_system_cannot_do_it_at_once(
     nbytes = (1 << 20) + 4096
     assert Headroom(tmp_path, nbytes).reserve()
     assert (tmp_path / HEADROOM_NAME).stat().st_size == nbytes
+    (tmp_path / HEADROOM_NAME).unlink()
     monkeypatch.setattr(os, "write", full)
     assert not Headroom(tmp_path, 4096).reserve()
-    assert not (tmp_path / HEADROOM_NAME).with_suffix(".new").exists()
+    assert not (tmp_path / HEADROOM_NAME).exists()
 
 
 def test_what_finds_no_room_without_the_reserve_either_is_refused(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from node.core.effects import AppendBatch, ReadLog, TrimLog
+from node.core.effects import AppendBatch, OpenLog, ReadLog, RemoveLog, TrimLog
 from node.core.events import BatchLogged, Event, LogFailed, LogRead, LogUnread
 from node.core.streams.position import Position, SourcePlace
 from node.io.threads.memory_storage import MemoryStorage
 from node.storage.disk_log import DiskLog
 from node.storage.errors import DiskFailedError
 from node.storage.memory_log import MemoryLog
-from node.storage.stream_logs import StreamLogs
+from node.storage.stream_logs import LogEffect, StreamLogs
 from tests.sim.disk import PowerLostError, SimulatedDisk
 from tests.unit.logged import batch, batches, log_all, read_all, same
 
@@ -53,6 +53,27 @@ def test_a_reader_gets_what_is_durable_under_its_number() -> None:
     assert read.reader == 7
     assert same(read.batches, made[2:])
     assert nothing == LogRead(8, ())
+
+
+def test_logs_come_and_go_at_their_place_among_what_is_asked_of_them() -> None:
+    logs = StreamLogs({})
+    one, other = batches(2)
+    again = replace(other, span=one.span, first=0)
+    asked: list[LogEffect] = [
+        OpenLog("d"),
+        AppendBatch("d", one),
+        AppendBatch("d", other),
+        RemoveLog("d"),
+        OpenLog("d"),
+    ]
+    events = logs.run([*asked, AppendBatch("d", again), ReadLog(1, "d", 0)])
+    assert [event.frontier for event in events if isinstance(event, BatchLogged)] == [2, 1]
+    (read,) = (event for event in events if isinstance(event, LogRead))
+    assert same(read.batches, [again])
+    logs.run([RemoveLog("d")])
+    assert logs.nbytes == {}
+    late = logs.run([AppendBatch("d", one), TrimLog("d", 1), ReadLog(2, "d", 0)])
+    assert late == [LogUnread(2, "there is no log of stream d")], "what comes after the end harms nobody"
 
 
 def test_trimming_has_no_answer_and_what_it_forgot_cannot_be_read() -> None:

@@ -287,10 +287,12 @@ class NoReserve(Headroom):
 
     has: bool | StorageError = False
 
-    def reserve(self) -> bool:
+    def _grow(self, nbytes: int) -> None:
         if isinstance(self.has, StorageError):
             raise self.has
-        return self.has
+        if not self.has:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super()._grow(nbytes)
 
 
 def begun_with(headroom: Headroom, tmp_path: Path) -> tuple[StorageThread, Reports]:
