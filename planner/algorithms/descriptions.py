@@ -24,6 +24,7 @@ from planner.algorithms.traffic import (
     Traffic,
     TreeLoad,
     asked,
+    keys_snapshot,
     keys_sync,
     matching,
     message,
@@ -80,6 +81,8 @@ class CopySpec:
 
     #: What is sent to keep it, beside what steps ask for.
     sync: Callable[[CopyLoad], Parts]
+    #: Bytes that are sent first, when one is begun while the window has tuples.
+    snapshot: Callable[[CopyLoad], float]
     #: Whether it is kept by the columns of a key: if not, it is one however it is probed.
     keyed: bool = True
     #: Whether the holder is told the event time of every tuple where the window counts tuples: it must number them.
@@ -297,10 +300,16 @@ def _paper_sm_d2(step: PaperStep) -> float:
 # -- the table --------------------------------------------------------------------------------
 
 COPIES: Mapping[CopyKind, CopySpec] = {
-    CopyKind.FULL: CopySpec(_full_sync, keyed=False, grows=True),
-    CopyKind.REDUCED: CopySpec(_reduced_sync, times=True, asked_only=True, share=lambda stats: stats.reduced_share),
-    CopyKind.MIXED: CopySpec(keys_sync, times=True, blind=True, share=lambda stats: stats.mixed_share),
-    CopyKind.KEYS: CopySpec(keys_sync, tuples=False, blind=True),
+    CopyKind.FULL: CopySpec(_full_sync, lambda load: load.kept * load.tuple_bytes, keyed=False, grows=True),
+    CopyKind.REDUCED: CopySpec(
+        _reduced_sync,
+        lambda load: load.kept * load.time_bytes,
+        times=True,
+        asked_only=True,
+        share=lambda stats: stats.reduced_share,
+    ),
+    CopyKind.MIXED: CopySpec(keys_sync, keys_snapshot, times=True, blind=True, share=lambda stats: stats.mixed_share),
+    CopyKind.KEYS: CopySpec(keys_sync, keys_snapshot, tuples=False, blind=True),
 }
 
 _KEYS_GO = Crossing(Kind.KEYS, "its distinct keys", number=1)

@@ -123,6 +123,8 @@ class CopyLoad:
     key_bytes: float
     #: Of an event time, where the holder is told that of every tuple; 0 where it is not.
     time_bytes: float
+    #: Tuples that are in the window as it is kept.
+    kept: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,11 @@ def keys_sync(load: CopyLoad) -> Parts:
     dead = _DEAD_BYTES + _DEAD_OUT_OF_ORDER_BYTES * (1 - min(1.0, load.keys.born / max(1e-9, load.rate)))
     size = load.keys.born * (load.key_bytes + dead) + load.rate * load.time_bytes
     return message(Kind.SYNC, size, 1 / load.batch_s)
+
+
+def keys_snapshot(load: CopyLoad) -> float:
+    """The keys of all tuples that are there; where the window counts tuples and the holder needs their times, those."""
+    return load.keys.alive * load.key_bytes + load.kept * load.time_bytes
 
 
 def summed(parts: Parts) -> Parts:

@@ -71,28 +71,45 @@ class CopySyncs:
             self._flows[copy] = tuple(Flow(owner, copy.holder, kind, size) for kind, size in parts if size > 0)
         return self._flows[copy]
 
-    def sync(self, copy: CopyKey) -> Parts:
-        """What it costs to keep a copy that does not run; to let one grow, only what nobody needed before."""
+    def _load(self, copy: CopyKey) -> CopyLoad:
         number, sizes, estimator = self._aliases.index(copy.alias), self._sizes, self._estimator
-        load = CopyLoad(
+        return CopyLoad(
             estimator.rates[number],
             estimator.kept_keys(number, copy.keys) if copy.keys else NO_KEYS,
             estimator.batches_s[number],
             sizes.tuple_bytes(number),
             sizes.key_bytes(tuple(ColumnRef(copy.alias, name) for name in copy.keys)),
             self.times_bytes(copy),
+            estimator.kept_rows(number),
         )
+
+    def runs_among(self, copy: CopyKey, there: tuple[RunningCopy, ...]) -> bool:
+        """Whether one of the copies that are there serves as this one."""
+        return serving(there, self._needed_copy(copy)) is not None
+
+    def snapshot(self, copy: CopyKey, there: tuple[RunningCopy, ...]) -> float:
+        """Bytes that are sent first when a copy is begun; of one that grows only what those that are there lack."""
+        load = self._load(copy)
+        if copy.kind.spec.grows and any(can_serve(each, self._needed_copy(copy)) for each in there):
+            load = replace(load, tuple_bytes=self._new_bytes(copy, there))
+        return copy.kind.spec.snapshot(load)
+
+    def sync(self, copy: CopyKey) -> Parts:
+        """What it costs to keep a copy that does not run; to let one grow, only what nobody needed before."""
+        load = self._load(copy)
         sync = copy.kind.spec.sync
         if not self.grows(copy):
             return sync(load)
-        more, nothing = (dict(sync(replace(load, tuple_bytes=size))) for size in (self._new_bytes(copy), 0.0))
+        more, nothing = (
+            dict(sync(replace(load, tuple_bytes=size))) for size in (self._new_bytes(copy, self._copies), 0.0)
+        )
         return tuple((kind, size - nothing[kind]) for kind, size in more.items())
 
-    def _new_bytes(self, copy: CopyKey) -> float:
+    def _new_bytes(self, copy: CopyKey, there: tuple[RunningCopy, ...]) -> float:
         """Of a tuple: those that nobody needed before, and a bit that says whether it passes the filter."""
         needed = self._needed_copy(copy)
         bit = 0.0 if needed.filter is None else 1 / 8
-        missing = missing_shares(self._copies, needed)
+        missing = missing_shares(there, needed)
         sizes = {name: self._sizes.column_bytes(ColumnRef(copy.alias, name or EVENT_TIME)) for name in missing}
         return bit + sum(share * sizes[name] for name, share in missing.items())
 

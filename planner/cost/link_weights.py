@@ -35,6 +35,7 @@ class Links:
     def __init__(self, statistics: Statistics, objective: Objective) -> None:
         self._links = statistics.links
         self._objective = objective
+        self._strained = statistics.strained
         #: What a second of delay, and of processor time, counts.
         self.delay_weight, self.cpu_weight = _SECONDS[objective]
         prices = [link.price_per_gb for link in self._links.values() if link.price_per_gb is not None]
@@ -47,7 +48,7 @@ class Links:
     @property
     def even(self) -> bool:
         """Whether a byte counts the same wherever it goes."""
-        return self._objective is Objective.BYTES and not self._mean_price
+        return self._objective is Objective.BYTES and not self._mean_price and not self._strained
 
     def _stats(self, source: str, target: str) -> LinkStats:
         return self._links.get((source, target)) or self._links.get((target, source)) or LinkStats()
@@ -77,7 +78,8 @@ class Links:
         if source == target:
             return 0.0
         if (source, target) not in self._weights:
-            self._weights[source, target] = self._weight(self.price(source, target))
+            strain = self._strained.get((source, target), 1.0)
+            self._weights[source, target] = strain * self._weight(self.price(source, target))
         return self._weights[source, target]
 
     def _weight(self, price: float | None) -> float:

@@ -34,6 +34,7 @@ class Estimator:
         self._streams = StreamSizes(query, statistics)
         self.rates = self._streams.rates
         self.windows_s = self._streams.windows_s
+        self.kept_s = self._streams.kept_s
         self.batches_s = self._streams.batches_s
         self._windows = self._streams.windows
         self.groups = groups_of(query, self._streams)
@@ -56,6 +57,10 @@ class Estimator:
     def kept_keys(self, number: int, names: tuple[str, ...]) -> KeysStats:
         """Those of the window as it is kept: a key stays until it is known that nobody looks."""
         return self._streams.keys(number, names, self._streams.kept_s[number])
+
+    def kept_rows(self, number: int) -> float:
+        """The tuples of the window as it is kept."""
+        return self.rates[number] * self.kept_s[number]
 
     def _bits(self, columns: frozenset[ColumnRef]) -> int:
         aliases = {column.alias for column in columns}

@@ -7,7 +7,7 @@ A view is a stream as the query sees it: filtered, and only the columns that are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,3 +75,5 @@ class Statistics:
     links: Mapping[tuple[str, str], LinkStats]
     #: Copies that run already: to use one costs nothing more.
     copies: tuple[RunningCopy, ...] = ()
+    #: Ways on which a byte counts so many times as much as elsewhere, since they carry less than is to be sent there.
+    strained: Mapping[tuple[str, str], float] = field(default_factory=dict)

@@ -39,12 +39,12 @@ def _summary(choice: Choice, measured: Measured | None) -> list[str]:
     estimate, ship_all, options = choice.estimate, choice.ship_all, choice.options
     share = _share(estimate.bytes_per_s, ship_all.bytes_per_s)
     chosen = f"search {options.search.value}, cost {options.model.value}, objective {options.objective.value}"
-    sent = f"{_rate(estimate.bytes_per_s)}, {share} of shipping everything ({_rate(ship_all.bytes_per_s)})"
+    sent = f"{rate_text(estimate.bytes_per_s)}, {share} of shipping everything ({rate_text(ship_all.bytes_per_s)})"
     rows = _number(sum(head.rows_out for head in estimate.heads))
     lines = [
         f"{chosen}, policy {policy_text(choice.plan.policy)}, rows to {choice.plan.sink}",
         f"expected  {sent}",
-        f"at least  {_rate(estimate.lower_bound_bytes_per_s)}: every tuple that is in some result, once",
+        f"at least  {rate_text(estimate.lower_bound_bytes_per_s)}: every tuple that is in some result, once",
         f"rows      {rows} a second, {estimate.delay_s * 1e3:.0f} ms after their batch at the latest",
     ]
     if estimate.money_per_month is not None:
@@ -55,12 +55,12 @@ def _summary(choice: Choice, measured: Measured | None) -> list[str]:
     if measured is not None and measured.seconds > 0:
         found = measured.nbytes / measured.seconds
         lines.append(
-            f"measured  {_rate(found)} over {measured.seconds:.1f} s of event time, "
+            f"measured  {rate_text(found)} over {measured.seconds:.1f} s of event time, "
             f"{_times(estimate.bytes_per_s, found)} of that expected"
         )
         everything = measured.ship_all_bytes / measured.seconds
         share = _share(found, everything)
-        lines.append(f"          {share} of shipping everything, {_rate(everything)} without framing")
+        lines.append(f"          {share} of shipping everything, {rate_text(everything)} without framing")
     return lines
 
 
@@ -242,7 +242,8 @@ def _percent(share: float) -> str:
     return "100%" if share > 0.9995 else f"{share:.1%}"
 
 
-def _rate(size: float) -> str:
+def rate_text(size: float) -> str:
+    """So many bytes in a second."""
     return f"{_number(size)} bytes/s"
 
 

@@ -86,6 +86,11 @@ def closure(edges: Iterable[Edge], aliases: Collection[str]) -> tuple[Edge, ...]
     return tuple(known)
 
 
+def first_equals(edges: Iterable[Edge], aliases: Collection[str]) -> dict[ColumnRef, ColumnRef]:
+    """For each column in an edge the first of all that the edges make equal to it, in the order of the query."""
+    return _classes(edges, {alias: place for place, alias in enumerate(aliases)})
+
+
 def _partners(query: JoinQuery, outside: Collection[str], inside: Collection[str]) -> dict[ColumnRef, list[ColumnRef]]:
     """For each column outside that must equal some inside: those, without any that equal one before."""
     order = {alias: place for place, alias in enumerate(query.aliases)}

@@ -1,9 +1,12 @@
 """Plans that someone wrote down: JSON or TOML with the ``sequences`` that ``planner.model.plans.plan_dict`` writes.
 
-Each sequence has a ``head``, its ``steps`` (``alias`` and ``algorithm``) and, optionally, the site at which it
-starts. The ``policy`` is the file's if it has one. What else ``plan_dict`` and ``explain`` write follows from the query
-or was only told, so it is not needed, and checked only where a contradiction would mean that the plan is for something
-else: the sink, and the sites of steps. A key that neither of them writes is refused: it may be meant to say something.
+A plan may keep joins: ``kept`` has of each its ``name``, ``aliases``, ``site`` and own ``sequences``; the others then
+have the names of kept joins instead of their streams'. Each sequence has a ``head``, its ``steps`` (``alias`` and
+``algorithm``) and, optionally, the site at which it starts. The ``policy`` is the file's if it has one.
+
+What else ``plan_dict`` and ``explain`` write follows from the query or was only told, so it is not needed, and checked
+only where a contradiction would mean that the plan is for something else: the sink, and the sites of steps. A key that
+neither of them writes is refused: it may be meant to say something.
 """
 
 from __future__ import annotations
@@ -12,17 +15,19 @@ import difflib
 import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.model.errors import PlanError
+from planner.model.kept import check_kept, inner_plan, inner_query, outer_query, tree_plan
 from planner.model.plans import algorithm_named, checked_plan, policy_text, route, start_at
-from planner.model.query import FRONTIER_POLICY, JoinQuery, Plan, Policy, PolicyName, Sequence, Step
+from planner.model.query import FRONTIER_POLICY, JoinQuery, KeptJoin, Plan, Policy, PolicyName, Sequence, Step
 
 #: What ``plan_dict`` writes, and what explain adds to it; only the first three are read.
 _KEYS = (
     *("sequences", "sink", "policy", "query", "streams"),
     *("options", "expected", "ship_all", "alternatives", "other_steps", "tree", "measured"),
-    *("query_id", "warnings", "declared"),
+    *("query_id", "warnings", "declared", "switches", "adaptive", "kept"),
 )
 _POLICIES = tuple(name.value for name in PolicyName)
 
@@ -37,15 +42,50 @@ def read_plan(text: str, query: JoinQuery, sink: str, policy: Policy | None = No
     asked_sink = document.get("sink", sink)
     if asked_sink != sink:
         raise PlanError(f'plan file: required the sink "{sink}", at which the query is asked, got {_shown(asked_sink)}')
-    written = document.get("sequences")
-    if not isinstance(written, list) or not all(isinstance(item, dict) for item in written):
-        raise PlanError(f"plan file: required sequences, a list of tables, got {_shown(written)}")
-    sequences = [_sequence(item, place, query) for place, item in enumerate(written, 1)]
-    in_order = sorted(sequences, key=lambda item: query.aliases.index(item.head))
     agreed = _agreed_policy(_policy(document.get("policy")), policy)
-    plan = checked_plan(Plan(query, sink, tuple(in_order), agreed), "plan file")
-    _check_sites(plan, written)
+    if document.get("kept"):
+        return _read_tree(document, query, sink, agreed)
+    plan = checked_plan(Plan(query, sink, _sequences(document, query, "plan file"), agreed), "plan file")
+    _check_sites(plan, document, "plan file")
     return plan
+
+
+def _read_tree(document: Mapping[str, Any], query: JoinQuery, sink: str, policy: Policy) -> Plan:
+    """A plan that keeps joins."""
+    kept: list[KeptJoin] = []
+    for place, item in enumerate(_tables(document, "kept", "plan file"), 1):
+        who = f"plan file, kept join {place}"
+        _check_keys(who, item, ("name", "aliases", "site", "sequences"))
+        name, aliases, site = item.get("name"), item.get("aliases"), item.get("site")
+        if not isinstance(name, str) or not isinstance(site, str):
+            raise PlanError(f"{who}: required a name and a site, got {_shown(name)} and {_shown(site)}")
+        if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+            raise PlanError(f"{who}: required aliases, a list of streams of the query, got {_shown(aliases)}")
+        join = KeptJoin(name, tuple(alias for alias in query.aliases if alias in aliases), site, ())
+        unknown = [alias for alias in aliases if alias not in query.aliases]
+        check_kept(query, (replace(join, aliases=(*join.aliases, *unknown)),))
+        inner = inner_query(query, join)
+        join = replace(join, sequences=_sequences(item, inner, who))
+        _check_sites(inner_plan(query, join), item, who)
+        kept.append(join)
+    outer = outer_query(query, tuple(kept))
+    plan = tree_plan(query, sink, _sequences(document, outer, "plan file"), tuple(kept), policy)
+    _check_sites(plan, document, "plan file")
+    return plan
+
+
+def _tables(table: Mapping[str, Any], key: str, who: str) -> list[dict[str, Any]]:
+    written = table.get(key)
+    if not isinstance(written, list) or not all(isinstance(item, dict) for item in written):
+        raise PlanError(f"{who}: required {key}, a list of tables, got {_shown(written)}")
+    return written
+
+
+def _sequences(table: Mapping[str, Any], query: JoinQuery, who: str) -> tuple[Sequence, ...]:
+    """In the order of the query."""
+    written = _tables(table, "sequences", who)
+    sequences = [_sequence(item, f"{who}, sequence {place}", query) for place, item in enumerate(written, 1)]
+    return tuple(sorted(sequences, key=lambda item: query.aliases.index(item.head)))
 
 
 def _document(text: str) -> Mapping[str, Any]:
@@ -101,12 +141,11 @@ def _agreed_policy(written: Policy | None, asked: Policy | None) -> Policy:
     return Policy(asked.name, next(iter(lengths), None))
 
 
-def _sequence(item: Mapping[str, Any], place: int, query: JoinQuery) -> Sequence:
-    who = f"plan file, sequence {place}"
+def _sequence(item: Mapping[str, Any], who: str, query: JoinQuery) -> Sequence:
     head = item.get("head")
     if head not in query.aliases:
         raise PlanError(f"{who}: required a head out of {', '.join(query.aliases)}, got {_shown(head)}")
-    who = f'plan file, head "{head}"'
+    who = f'{who.rpartition(",")[0]}, head "{head}"'
     _check_keys(who, item, ("head", "start", "steps"))
     start = item.get("start")
     if start is not None and not isinstance(start, str):
@@ -128,13 +167,13 @@ def _step(step: Mapping[str, Any], who: str) -> Step:
     return Step(alias, algorithm_named(f"{who}, algorithm", name))
 
 
-def _check_sites(plan: Plan, written: list[dict[str, Any]]) -> None:
+def _check_sites(plan: Plan, table: Mapping[str, Any], who: str) -> None:
     """Where the file says at which site a step is joined, it must be where it will be."""
-    for item in written:
+    for item in _tables(table, "sequences", who):
         for hop, step in zip(route(plan, item["head"]), item["steps"], strict=True):
             if step.get("site", hop.site) != hop.site:
                 raise PlanError(
-                    f'plan file, head "{item["head"]}": required that "{hop.alias}" is joined at {hop.site}, where '
+                    f'{who}, head "{item["head"]}": required that "{hop.alias}" is joined at {hop.site}, where '
                     f"{hop.algorithm.value} puts it, got {_shown(step['site'])}"
                 )
 

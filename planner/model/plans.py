@@ -186,7 +186,11 @@ def ship_all_plan(query: JoinQuery, sink: str, policy: Policy = FRONTIER_POLICY)
 
 def describe(plan: Plan) -> str:
     """The plan in words, one line per head and one for the policy, the same text for equal plans."""
-    lines = [_describe_head(plan, head) for head in plan.query.aliases]
+    lines = []
+    for join, inner in zip(plan.keeps, plan.inners, strict=True):
+        lines.append(f"kept as {join.name} @{join.site}: {', '.join(join.aliases)} joined")
+        lines += [f"  {_describe_head(inner, head)}" for head in inner.query.aliases]
+    lines += [_describe_head(plan, head) for head in plan.query.aliases]
     return "\n".join([*lines, f"policy {policy_text(plan.policy)}"])
 
 
@@ -196,7 +200,10 @@ def brief(plan: Plan) -> str:
     for head in plan.query.aliases:
         steps = "".join(f" {hop.alias}({hop.algorithm.value})@{hop.site}" for hop in route(plan, head))
         heads.append(f"{head}@{start_of(plan, head)}{steps}")
-    return "; ".join(heads)
+    kept = [
+        f"{join.name}@{join.site} = {{{brief(inner)}}}" for join, inner in zip(plan.keeps, plan.inners, strict=True)
+    ]
+    return "; ".join([*kept, *heads])
 
 
 def plan_dict(plan: Plan) -> dict[str, object]:
@@ -207,20 +214,33 @@ def plan_dict(plan: Plan) -> dict[str, object]:
         "policy": _policy_dict(plan.policy),
         "streams": [
             {"alias": ref.alias, "stream": ref.stream.name, "site": ref.stream.site, **_window_dict(ref.window)}
-            for ref in plan.query.streams
+            for ref in plan.asked.streams
         ],
-        "sequences": [
-            {
-                "head": head,
-                "start": start_of(plan, head),
-                "steps": [
-                    {"alias": hop.alias, "algorithm": hop.algorithm.value, "site": hop.site}
-                    for hop in route(plan, head)
-                ],
-            }
-            for head in plan.query.aliases
-        ],
+        **_kept_dict(plan),
+        "sequences": _sequences_dict(plan),
     }
+
+
+def _sequences_dict(plan: Plan) -> list[dict[str, object]]:
+    return [
+        {
+            "head": head,
+            "start": start_of(plan, head),
+            "steps": [
+                {"alias": hop.alias, "algorithm": hop.algorithm.value, "site": hop.site} for hop in route(plan, head)
+            ],
+        }
+        for head in plan.query.aliases
+    ]
+
+
+def _kept_dict(plan: Plan) -> dict[str, object]:
+    """Nothing of a plan that keeps no joins."""
+    kept = [
+        {"name": join.name, "aliases": list(join.aliases), "site": join.site, "sequences": _sequences_dict(inner)}
+        for join, inner in zip(plan.keeps, plan.inners, strict=True)
+    ]
+    return {"kept": kept} if kept else {}
 
 
 def _check_heads(who: str, query: JoinQuery, heads: list[str]) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "Edge",
     "Expr",
     "JoinQuery",
+    "KeptJoin",
     "Literal",
     "OutputColumn",
     "Plan",
@@ -52,11 +53,16 @@ class PolicyName(StrEnum):
 class Policy:
     """``frontier`` waits for what it needs and is exact; ``delta`` is the paper's, by the clock.
 
-    ``delta_us`` is the largest accumulated delay; None means measured from the links when the query starts.
+    ``delta_us`` is the largest accumulated delay; None means measured from the links, also while the query runs.
     """
 
     name: PolicyName = PolicyName.FRONTIER
     delta_us: int | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it goes by a delta that is measured."""
+        return self.name is PolicyName.DELTA and self.delta_us is None
 
 
 #: The default.
@@ -72,6 +78,8 @@ class StreamInfo:
     schema: pa.Schema
     ts: str
     unit: TimeUnit
+    #: How many units an integer in the column of event times counts: of seconds a thousand.
+    ts_scale: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +267,18 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptJoin:
+    """A join of some streams of a query whose rows are kept at a site, as a stream that the others are joined with."""
+
+    #: What the rest of the query calls it.
+    name: str
+    aliases: tuple[str, ...]
+    site: str
+    #: How its own walks go; their rows go to ``site``.
+    sequences: tuple[Sequence, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One sequence per head stream, and the site that collects the rows."""
 
@@ -266,6 +286,24 @@ class Plan:
     sink: str
     sequences: tuple[Sequence, ...]
     policy: Policy = FRONTIER_POLICY
+    #: Of a tree (``planner.model.kept``): the joins that are kept. ``query`` has each of them as a stream.
+    kept: tuple[KeptJoin, ...] = ()
+    #: The query as it was asked, if ``query`` is another one.
+    whole: JoinQuery | None = None
+    #: Of the plan that makes a kept join, which of ``kept`` that is.
+    part: str = ""
+    #: The plans that make the joins that this one reads, in the order of ``kept``.
+    inners: tuple[Plan, ...] = ()
+
+    @property
+    def asked(self) -> JoinQuery:
+        """The query as it was asked."""
+        return self.whole or self.query
+
+    @property
+    def keeps(self) -> tuple[KeptJoin, ...]:
+        """The joins whose rows this plan reads as streams."""
+        return () if self.part else self.kept
 
     def sequence(self, head: str) -> Sequence:
         """The sequence that the batches of ``head`` walk."""

@@ -1,4 +1,4 @@
-"""Tree ordering (Sect. 4.2 of the paper): planned and costed, not executed.
+"""Tree ordering (Sect. 4.2 of the paper): planned and costed, not chosen (``planner.model.kept`` has how one runs).
 
 In a left-deep tree the rows of a subtree are a stream of their own, with a window of its own at the site where
 they come into being. Each node joins that stream X with one more stream S by two one-way joins: new rows of X look

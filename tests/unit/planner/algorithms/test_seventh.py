@@ -18,7 +18,7 @@ from tests.places import ROOT
 
 _MEMBER = '    SM_D2 = "SM-D2"\n'
 _COPY = '    KEYS = "keys"\n'
-_COPIES_END = "    CopyKind.KEYS: CopySpec(keys_sync, tuples=False, blind=True),\n"
+_COPIES_END = "    CopyKind.KEYS: CopySpec(keys_sync, keys_snapshot, tuples=False, blind=True),\n"
 _TABLE_END = "}\n\n#: What can join streams"
 _ENTRY = """\
     Algorithm.SM_Z: AlgorithmSpec(
@@ -88,7 +88,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
     shutil.copy(ROOT / "README.md", folder)
     path = folder / "planner" / "algorithms" / "descriptions.py"
     text = path.read_text()
-    hint = "    CopyKind.HINT: CopySpec(lambda load: ((Kind.SYNC, 0.01 * load.rate),)),\n"
+    hint = "    CopyKind.HINT: CopySpec(lambda load: ((Kind.SYNC, 0.01 * load.rate),), lambda _: 0.0),\n"
     for place, written in (
         (_MEMBER, _MEMBER + '    SM_Z = "SM-Z"\n'),
         (_COPY, _COPY + '    HINT = "hint"\n'),

@@ -166,7 +166,7 @@ def test_a_query_is_compared_with_others_once_however_often_it_is_explained(
     queries = Queries("n0", tmp_path, AtOnce())
     query = queries.new(Planned(CHOICE.plan, CHOICE))
     runner = SimpleNamespace(put=lambda _: None, stack=SimpleNamespace(links={}))
-    nothing, desk = cast("Any", None), cast("Any", SimpleNamespace(search=asyncio.to_thread))
+    nothing, desk = cast("Any", None), cast("Any", SimpleNamespace(search=asyncio.to_thread, outlook=lambda _: ""))
     control = Control(cast("Any", runner), nothing, nothing, nothing, queries, desk, lambda: None)
 
     async def explained() -> list[str]:
