@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from node.codec import FrameReader, FrameWriter, Shipment
-from node.core.effects import Effect, KeepRecord, RemoveRecord, Send, WriteRecords
+from node.core.effects import AskReceipt, Effect, KeepRecord, RemoveRecord, Send, WriteRecords
 from node.core.errors import PeerProtocolError, PeerRefusedError
 from node.core.events import ClockAdvanced, Event, LinkMeasured, MessageReceived, PeerGreeted, PeerStateLost
 from node.core.limits import Limits
@@ -20,6 +20,7 @@ from node.core.links.link import Identity, Link, LinkNews
 from node.core.links.link_frames import Frame, Hello, Part, Pong, Refuse
 from node.core.links.link_states import LinkState
 from node.core.links.lives import Met
+from node.core.queries.query_id import query_of
 from node.core.query_records import Recovered
 from node.core.records import Delete
 from node.core.site import Site
@@ -186,14 +187,16 @@ class Stack:
         self.links = {
             peer: Link(me, peer, limits, met=seen.get(peer, Met()), remembers=remembers) for peer in sorted(peers)
         }
+        self.bandwidths = {peer: BandwidthMeter() for peer in self.links}
         self.site.watch_links(
             self.links,
-            lambda peer: self.links[peer].backlog_bytes,
+            lambda peer: self.bandwidths[peer].flying_bytes + self.links[peer].waiting_bytes,
             lambda peer: self.links[peer].state is LinkState.UP,
         )
-        self.bandwidths = {peer: BandwidthMeter() for peer in self.links}
         # A query asks before it runs, under another name.
         self.traffic = Traffic(2 * limits.ended_queries_max)
+        # By whatever plan the query ran.
+        self.site.watch_traffic(lambda query_id: self.traffic.sent_for(lambda run: query_of(run) == query_id))
         #: For each link, what its parts that have not left yet are for.
         self._causes: dict[str, dict[int, Cause]] = {peer: {} for peer in self.links}
         self._connections: dict[str, _Connection] = {}
@@ -239,7 +242,11 @@ class Stack:
             events, self._events = self._events, []
             void = {lost}
             for effect in self.site.handle(events, now_us):
-                if not isinstance(effect, Send):
+                if isinstance(effect, AskReceipt):
+                    if effect.peer not in void:
+                        link = self.links[effect.peer]
+                        self._carry_out(link, link.ask(now_us))
+                elif not isinstance(effect, Send):
                     self._out.append(_as_bytes(effect))
                 elif effect.peer not in void and self._send(self.links[effect.peer], effect):
                     # It did not know of that when it said the rest.

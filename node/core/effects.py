@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pyarrow as pa
 
 from node.core.engine import Op
 from node.core.links.causes import Cause
-from node.core.links.messages import LinkSeen, Message
+from node.core.links.messages import LinkSeen, Message, RunningCounts
 from node.core.query_records import Record, RecordKind
 from node.core.records import RecordChange
 from node.core.streams.position import Positions
@@ -17,7 +18,7 @@ from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
 from planner.model.copies import RunningCopy
-from planner.model.query import JoinQuery
+from planner.model.query import JoinQuery, Plan
 
 
 class QueryState(StrEnum):
@@ -62,6 +63,13 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class AskReceipt:
+    """Have ``peer`` say at once that it has what was sent before; LinkMeasured tells when it has."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
 class AppendBatch:
     """Log a sealed batch of a stream, after those before; answered by BatchLogged. Nothing of it is used before."""
 
@@ -76,6 +84,20 @@ class ReadLog:
     reader: int
     stream: str
     tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLog:
+    """There is a stream that has no log yet: have one, empty."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveLog:
+    """A stream is gone, and with it its log; what was asked of that and not answered is not wanted."""
+
+    stream: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +127,8 @@ class MeasureStream:
     query: JoinQuery
     alias: str
     batches: tuple[Batch, ...]
+    #: The event time that they cover, if that is known better than by them: some of it may have no tuples.
+    span_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +142,8 @@ class ReportStatistics:
     missing: dict[str, str]
     #: Copies of the query's streams that run already.
     copies: tuple[RunningCopy, ...] = ()
+    #: By site, if it was asked of a query that runs.
+    counts: Mapping[str, RunningCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +207,38 @@ class ReportQuery:
     reason: str
 
 
+class SwitchState(StrEnum):
+    """How far a query has got that goes from one plan to another."""
+
+    #: The new plan's copies are filled; the old plan runs.
+    PREPARING = "preparing"
+    #: Heads go over to the new plan, each where its stream is; the old plan ends what it has under way.
+    SWITCHING = "switching"
+    #: The new plan runs alone.
+    SWITCHED = "switched"
+    #: The old plan runs on.
+    GIVEN_UP = "given up"
+
+    @property
+    def ended(self) -> bool:
+        return self in (SwitchState.SWITCHED, SwitchState.GIVEN_UP)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSwitch:
+    """A query issued here goes from one plan to another, and has got so far."""
+
+    query_id: str
+    #: Counts the switches of all queries of a home's life: the same in all reports about one of them.
+    number: int
+    state: SwitchState
+    #: The plan to which it goes.
+    plan: Plan
+    why: str
+    #: Why it was given up; or why another generation begins with the new plan, before all had gone over.
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ReportDropped:
     """A user had this site drop a query of another home, and nothing is kept for it here any more."""
@@ -207,8 +265,11 @@ class BlamePeer:
 Effect = (
     BlamePeer
     | Send
+    | AskReceipt
     | AppendBatch
     | ReadLog
+    | OpenLog
+    | RemoveLog
     | TrimLog
     | ReadSource
     | MeasureStream
@@ -220,6 +281,7 @@ Effect = (
     | SetAside
     | WriteRecords
     | ReportQuery
+    | ReportSwitch
     | ReportDropped
     | NoteIgnored
 )

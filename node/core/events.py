@@ -143,6 +143,10 @@ class StatisticsRequested:
 
     request_id: str
     query: JoinQuery
+    #: As in AskProfile.
+    running: str = ""
+    counts_only: bool = False
+    past_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,18 @@ class QueryIssued:
     query_id: str
     plan: Plan
     beginning: Beginning = DEFAULT_BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class ReplanRequested:
+    """A query of this site is to go on with another plan, without a stop.
+
+    ``why`` is for people: what was measured, or who asked.
+    """
+
+    query_id: str
+    plan: Plan
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +223,7 @@ Event = (
     | StatisticsRequested
     | StreamMeasured
     | QueryIssued
+    | ReplanRequested
     | DropRequested
     | SiteStarted
     | LinkMeasured

@@ -34,6 +34,13 @@ class Limits:
     shipment_bytes_max: int = 511 * MIB
     #: Sent and not acknowledged: what a fast long link needs, and all that a cut can make us repeat.
     inflight_bytes_max: int = 8 * MIB
+    #: The past of a stream, for a copy that catches up, travels in pieces of a quarter of a tick of what the link
+    #: carries; but not smaller than this, of which headers are a small part ...
+    piece_bytes_min: int = 16 * 1024
+    #: ... nor larger: one is made in one turn, and others wait for that ...
+    piece_bytes_max: int = 2 * MIB
+    #: ... and this large while it is not known what the link carries. Four of them are enough to measure that.
+    piece_bytes_unknown: int = 256 * 1024
     #: All that waits for a peer, while it is away too; more than sources that pause let wait. Beyond it the session
     #: with the peer is given up, and another begins.
     queue_bytes_max: int = 1024 * MIB
@@ -52,9 +59,13 @@ class Limits:
     prepare_us: int = 60_000_000
     #: A site that is ready and hears neither Start nor Drop for this long gives the query up itself.
     prepared_us: int = 120_000_000
+    #: A plan to which a query is to go over is given up if some site has not filled by then what that looks at.
+    fill_us: int = 600_000_000
     #: A query that has as much under way as is allowed, of which nothing was done for this long, is voided if it keeps
     #: others from reading the same stream. Long enough for a link to be taken for dead and dialled again.
     lag_us: int = 30_000_000
+    #: How often what a query by policy delta goes by is looked at again: some round trips are measured meanwhile.
+    delta_epoch_us: int = 10_000_000
     #: How often a link measures its round trip.
     ping_us: int = 4_000_000
     #: A link that heard nothing for this long is taken for dead and dialled again.
@@ -81,6 +92,10 @@ class Limits:
         invariant(self.part_bytes_max <= self.inflight_bytes_max, "limits: a part must fit in flight")
         invariant(self.shipment_bytes_max + MIB <= self.message_bytes_max, "limits: a shipment must fit in a message")
         invariant(self.message_bytes_max <= self.queue_bytes_max, "limits: a message must fit in the queue of a link")
+        invariant(
+            self.piece_bytes_min <= self.piece_bytes_unknown <= self.piece_bytes_max,
+            "limits: a piece is no smaller than the least and no larger than the largest",
+        )
         invariant(self.part_bytes_max < 4 * MIB, "limits: a part must fit in a gRPC message")
         invariant(self.ahead_bytes_max <= self.open_bytes_max, "limits: a tick may be as large as what is under way")
         invariant(self.ack_bytes < self.inflight_bytes_max, "limits: acknowledge before the sender stalls")

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from node.core.links.messages import Prepare, Ticks
+from node.core.streams.log_extent import LogExtent
 from node.core.streams.ticks import Span
 
 if TYPE_CHECKING:
@@ -84,3 +85,5 @@ class Recovered:
     broken: Mapping[str, str] = field(default_factory=dict)
     #: Queries that were issued here, of which nothing is left but a record.
     leftovers: tuple[str, ...] = ()
+    #: What the logs of joins have that are kept here.
+    kept_logs: Mapping[str, LogExtent] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """A site: events in, effects out. It owns no algorithm; it gives what happened to the part that it concerns.
 
-``issuer`` has the queries that were issued here, ``queries.participant`` those that this site takes part in,
+``queries.home`` has the queries that were issued here, ``queries.participation`` those that this site takes part in,
 ``arrangements`` what it keeps of streams, ``survey`` what is asked before there is a query, ``stream`` the local
 streams.
 """
@@ -28,6 +28,7 @@ from node.core.events import (
     PeerStateLost,
     ProbeFinished,
     QueryIssued,
+    ReplanRequested,
     RowsArrived,
     RowsStored,
     SiteStarted,
@@ -42,6 +43,8 @@ from node.core.links.messages import (
     AskProfile,
     Carry,
     CloseCopy,
+    Cut,
+    Delta,
     Done,
     Drop,
     DropPortion,
@@ -49,9 +52,11 @@ from node.core.links.messages import (
     Fence,
     Fetch,
     Fetched,
+    Floor,
     HolderMessage,
     KeyAnswer,
     LeaseCopy,
+    Level,
     Lost,
     Message,
     OpenCopy,
@@ -59,21 +64,28 @@ from node.core.links.messages import (
     Prepare,
     Prepared,
     Profiles,
+    Ready,
     Refused,
     Returned,
+    RoundTrips,
     Rows,
+    RunningCounts,
     SetPortion,
     Start,
+    Switch,
     Sync,
     TupleAnswer,
 )
 from node.core.links.outbox import Outbox
 from node.core.planning.survey import Survey
-from node.core.queries.issuer import Issuer
-from node.core.queries.participant import Participant
+from node.core.queries.home.issuer import Issuer
+from node.core.queries.participation.kept_joins import KeptJoins, derived_streams
+from node.core.queries.participation.participant import Participant
+from node.core.queries.query_id import query_of
 from node.core.queries.waiting import Waiting
 from node.core.query_records import Recovered
 from node.core.status import CatchingUp, CopyStatus, KeptLog, ProbeCounts, StepRows, TableStatus, ViewCount
+from node.core.streams.derived import DerivedStream
 from node.core.streams.stream import LocalStream, StreamState
 from node.core.work import Work
 from planner.model.query import StreamInfo
@@ -93,23 +105,30 @@ class Site:
     ) -> None:
         """``life`` is a number that rises each time the daemon starts; ``recovered`` what it found then."""
         self.name = name
-        self.streams = {stream.info.name: StreamState(stream, tau_ms) for stream in streams}
+        self.streams: dict[str, StreamState] = {stream.info.name: StreamState(stream, tau_ms) for stream in streams}
+        derived = {} if recovered is None else derived_streams(recovered, tau_ms)
+        self.streams |= {stream.info.name: stream for stream in derived.values()}
         self._limits = limits
         self._outbox = Outbox(name)
         self._work = Work(self._outbox.do)
         self.arrangements = Arrangements(self.streams, self._work, self._outbox, limits)
         self._issuer = Issuer(limits, self._outbox, life)
+        self._kept = KeptJoins(tau_ms, self.streams, self.arrangements, self._issuer, self._outbox, limits)
         self._participant = Participant(
-            tau_ms, self.streams, limits, self._outbox, self._issuer, self._work, self.arrangements
+            tau_ms, self.streams, limits, self._outbox, self._issuer, self._work, self.arrangements, self._kept
         )
-        self._survey = Survey(tau_ms, self.streams, limits, self._outbox, self.arrangements.running_copies)
+        self._survey = Survey(
+            tau_ms, self.streams, limits, self._outbox, self.arrangements.running_copies, self._counted
+        )
+        self._sent: Callable[[str], Mapping[str, int]] = lambda _: {}
         self._peer_streams: dict[str, tuple[StreamInfo, ...]] = {}
         if recovered is not None:
-            self._issuer.recover(recovered)
+            self._issuer.recover(recovered, derived)
             self._participant.recover(recovered.pins)
+            self._kept.recover(derived)
         # For those who look on.
         self.homes = self._issuer.homes
-        self.runs = self._participant.runs
+        self.runs = self._participant.runs.by_id
         self.asking = self._work.asking
 
     def watch_links(
@@ -120,46 +139,65 @@ class Site:
         What can wait is not added to many. A query with other sites is refused.
         """
         self._outbox.peers = frozenset(peers)
-        self._participant.expect(self._outbox.peers)
+        self._participant.beginnings.expect(self._outbox.peers)
         self._outbox.backlog_bytes = backlog_bytes
         self._outbox.is_up = is_up
+
+    def watch_traffic(self, sent: Callable[[str], Mapping[str, int]]) -> None:
+        """Tell what has left for a query, in bytes by peer."""
+        self._sent = sent
+
+    def _counted(self, query_id: str) -> RunningCounts:
+        ship_all: dict[str, int] = {}
+        for view in self.view_counts():
+            if view.query_id == query_id:
+                ship_all[view.alias] = ship_all.get(view.alias, 0) + view.ship_all_bytes
+        plan = next((run.plan for name, run in self.runs.items() if query_of(name) == query_id), None)
+        refs = [] if plan is None else [ref for ref in plan.query.streams if ref.stream.name in self.streams]
+        frontiers = tuple((ref.alias, self.streams[ref.stream.name].fed) for ref in refs)
+        unreached = tuple(self._outbox.away(sorted(self._outbox.peers or ())))
+        sent = tuple(self._sent(query_id).items())
+        return RunningCounts(
+            sent, tuple(ship_all.items()), frontiers, self.arrangements.shared_copies(query_id), unreached
+        )
 
     @property
     def catalogue(self) -> Mapping[str, StreamInfo]:
         """Every stream this site knows of, by name; of two sites that claim one, ours or the first by name has it."""
         peers = sorted(self._peer_streams, reverse=True)
         known = {info.name: info for peer in peers for info in self._peer_streams[peer]}
-        return known | {stream.info.name: stream.info for stream in self.streams.values()}
+        own = [stream.info for stream in self.streams.values() if not isinstance(stream, DerivedStream)]
+        return known | {info.name: info for info in own}
 
     @property
     def pins(self) -> tuple[str, ...]:
         """Queries for which the logs of this site keep something."""
-        return self._participant.pinned
+        return self._participant.pins.queries
 
     def keeps(self, query_id: str) -> bool:
         """Whether this site takes part in a query, or keeps something for it."""
-        return query_id in self.runs or query_id in self._participant.pinned
+        return bool(self._participant.runs.of(query_id)) or query_id in self._participant.pins
 
     @property
     def kept_for(self) -> list[KeptLog]:
         """What logs keep for queries that may begin again."""
-        return self._participant.kept_for()
+        return self._participant.pins.kept()
 
     def view_counts(self) -> list[ViewCount]:
         """What queries saw of the local streams, the newest ended queries included."""
-        return self._participant.view_counts()
+        return self._participant.figures.view_counts()
 
     def probe_counts(self) -> list[ProbeCounts]:
         """How policy delta fared here, the newest ended queries included."""
-        return self._participant.probe_counts()
+        return self._participant.figures.probe_counts()
 
     def step_rows(self) -> list[StepRows]:
         """Rows of walks before each of their steps here, the newest ended queries included."""
-        return self._participant.step_rows()
+        return self._participant.figures.step_rows()
 
     def copy_statuses(self) -> list[CopyStatus]:
         """Halves of copies here, each once with all who use it; those of ended queries as they were at the end."""
-        return self._participant.copy_statuses()
+        return self._participant.figures.copy_statuses()
 
     def table_statuses(self) -> list[TableStatus]:
         """Rows that the engine holds here, each table once with all who use it."""
@@ -171,7 +209,7 @@ class Site:
 
     def waiting(self) -> list[Waiting]:
         """Every walk that is under way here, and what it waits for."""
-        return self._participant.waiting()
+        return self._participant.figures.waiting()
 
     def handle(self, events: Sequence[Event], now_us: int) -> list[Effect]:
         """Take what happened, in order; returns what to do, in order."""
@@ -179,11 +217,17 @@ class Site:
         for event in events:
             self._handle(event)
             self._deliver_here()
-        self._participant.end_failed()
+        self._participant.deliveries.on_fed(self.arrangements.catch_up.send_on())
         self._deliver_here()
-        self._participant.tell_endings()
+        self._participant.deliveries.end_failed()
+        self._participant.ends.end_broken()
+        self._participant.beginnings.say_ready()
+        self._participant.beginnings.tell_level()
         self._deliver_here()
-        self._issuer.tell_done()
+        self._participant.deliveries.tell_endings()
+        self._deliver_here()
+        self._kept.append_on()
+        self._issuer.done_news.tell()
         self._deliver_here()
         self.arrangements.search_on()
         self.arrangements.settle()
@@ -199,39 +243,43 @@ class Site:
             case RowsArrived():
                 self._on_rows_arrived(event)
             case BatchLogged():
-                for sealed in self.streams[event.stream].logged(event.frontier, event.sizes):
-                    self._participant.on_batch(sealed)
+                self._on_logged(event)
             case LogRead():
-                self._participant.on_log_read(event)
+                self._participant.deliveries.on_log_read(event)
             case LogUnread():
-                self._participant.on_log_unread(event)
+                self._participant.deliveries.on_log_unread(event)
             case ProbeFinished():
-                self._participant.on_answer(event)
+                self._participant.deliveries.on_answer(event)
             case MessageReceived():
                 self._on_peer_message(event.peer, event.message)
             case RowsStored():
                 self._issuer.on_rows_stored(event)
             case PeerGreeted():
                 self._on_greeted(event)
-                self._participant.met(event.peer)
+                self.arrangements.catch_up.pace.connected(event.peer)
+                self._participant.beginnings.met(event.peer)
             case PeerStateLost():
                 self._participant.peer_lost(event.peer, event.reason)
                 self._issuer.peer_lost(event.peer, event.reason)
             case SiteStarted():
-                self._participant.return_pins()
+                self._kept.forget_unread(self.pins)
+                self._participant.pins.return_to()
                 self._issuer.begin_again_all()
             case QueryIssued():
                 self._issuer.issue(event)
+            case ReplanRequested():
+                self._issuer.switching.replan(event)
             case DropRequested():
                 self._on_drop(event.query_id)
             case SourceFailed() | LogFailed():
                 self._on_stream_failed(event)
             case EngineFailed():
-                self._participant.on_engine_failed(event)
+                self._participant.deliveries.on_engine_failed(event)
             case StoreFailed():
-                self._participant.fail(event.query_id, event.reason)
+                self._participant.ends.fail(event.query_id, event.reason)
             case LinkMeasured():
-                self._participant.rtt_us[event.peer] = event.rtt_us
+                self._participant.round_trips.measured(event.peer, event.rtt_us)
+                self.arrangements.catch_up.pace.measured(event)
                 self._survey.on_link(event)
             case StatisticsRequested():
                 self._survey.on_requested(event)
@@ -242,19 +290,24 @@ class Site:
             case _:
                 assert_never(event)
 
+    def _on_logged(self, event: BatchLogged) -> None:
+        stream = self.streams.get(event.stream)
+        # What was kept for a query may be gone with it.
+        for sealed in () if stream is None else stream.logged(event.frontier, event.sizes):
+            self._participant.deliveries.on_batch(sealed)
+        self._kept.on_logged(event.stream, event.frontier)
+
     def _on_drop(self, query_id: str) -> None:
         if query_id in self._issuer.homes:
-            self._issuer.end(query_id, QueryState.DROPPED, "dropped by a user")
+            self._issuer.ends.end(query_id, QueryState.DROPPED, "dropped by a user")
         else:
-            self._participant.drop_here(query_id)
+            self._participant.ends.drop_here(query_id)
 
     def _on_clock(self) -> None:
         self._survey.on_clock()
         self._participant.on_clock()
-        self._participant.void_lagging()
-        self._participant.say_ready()
         self._issuer.give_up_waiting()
-        self._participant.give_up_waiting()
+        self._participant.ends.give_up_waiting(self._limits.prepared_us)
 
     # -- streams ------------------------------------------------------------------------------
 
@@ -291,15 +344,17 @@ class Site:
             self._on_stream_failed(SourceFailed(event.stream, reason))
 
     def _on_stream_failed(self, event: SourceFailed | LogFailed) -> None:
-        stream = self.streams[event.stream]
+        stream = self.streams.get(event.stream)
+        if stream is None:
+            return
         stream.reading = False
         stream.failed = event.reason
         stream.sealer.forget_open()
         for _, run in list(stream.followers):
-            self._participant.fail(run.query_id, f"stream {event.stream} at {self.name}: {event.reason}")
+            self._participant.ends.fail(run.query_id, f"stream {event.stream} at {self.name}: {event.reason}")
 
     def _read_on(self) -> None:
-        self.arrangements.catch_up.read_on(self._participant.is_full)
+        self.arrangements.catch_up.read_on(self._participant.deliveries.is_full)
         logs_full = self.arrangements.logs_full
         for name, stream in self.streams.items():
             if stream.wants_more(self._limits, logs_full):
@@ -315,12 +370,14 @@ class Site:
         except PeerProtocolError as error:
             self._outbox.do(BlamePeer(peer, str(error)))
             for query_id in self._concerned(peer, message):
-                self._participant.fail(query_id, f"site {peer} broke the protocol: {error}")
+                self._participant.ends.fail(query_id, f"site {peer} broke the protocol: {error}")
 
     def _end_for(self, peer: str, message: Refused | Failed, reason: str) -> None:
         """A site that takes part in a query issued here cannot go on with it."""
+        if self._issuer.switching.give_up_for(peer, message.query_id, reason):
+            return
         if self._participant.takes_part(peer, message.query_id):
-            self._issuer.end(message.query_id, QueryState.FAILED, reason)
+            self._issuer.fail(message.query_id, reason)
         else:
             self._outbox.ignore(IgnoreReason.UNKNOWN_QUERY, message)
 
@@ -336,7 +393,7 @@ class Site:
             return ()
         return (message.query_id,)
 
-    def _on_message(self, peer: str, message: Message) -> None:  # noqa: C901, PLR0912 - a flat table reads best
+    def _on_message(self, peer: str, message: Message) -> None:  # noqa: C901, PLR0912, PLR0915 - a flat table reads best
         match message:
             case Prepare():
                 self._participant.prepare(peer, message)
@@ -353,36 +410,51 @@ class Site:
                 self._end_for(peer, message, message.reason)
             case Lost():
                 self._issuer.on_lost(peer, message)
-                self._participant.void_old(message.query_id)
+                self._participant.ends.void_old(query_of(message.query_id))
             case Returned():
                 self._issuer.on_returned(peer, message)
+            case Ready():
+                self._issuer.switching.on_ready(peer, message)
+            case RoundTrips():
+                self._issuer.on_round_trips(peer, message)
+            case Delta():
+                self._participant.on_delta(peer, message)
+            case Switch():
+                self._participant.successors.on_switch(peer, message)
+            case Cut():
+                self._participant.successors.on_cut(peer, message)
+                self._issuer.switching.on_cut(message)
+            case Floor():
+                self._participant.ends.on_floor(peer, message)
             case Fence():
                 for sender, early in self._participant.on_fence(peer, message):
                     self._on_peer_message(sender, early)
             case Drop():
-                self._participant.drop(peer, message)
+                self._participant.ends.on_drop(peer, message)
             case Start():
                 for sender, early in self._participant.start(peer, message):
                     self._on_peer_message(sender, early)
             case Done():
                 self._participant.on_done(peer, message)
             case Rows():
-                self._participant.on_rows(peer, message)
+                self._participant.deliveries.on_rows(peer, message)
             case Carry() | AskMatches() | KeyAnswer() | TupleAnswer():
-                self._participant.on_step(peer, message)
+                self._participant.deliveries.on_step(peer, message)
             case Sync():
-                self._participant.on_fed(self.arrangements.on_sync(peer, message))
+                self._participant.deliveries.on_fed(self.arrangements.on_sync(peer, message))
+            case Level():
+                self.arrangements.on_level(peer, message)
             case SetPortion() | DropPortion():
-                self._participant.on_fed(self.arrangements.on_portion(peer, message))
+                self._participant.deliveries.on_fed(self.arrangements.on_portion(peer, message))
             case Fetched():
-                self._participant.wake(self.arrangements.on_fetched(peer, message))
+                self._participant.deliveries.wake(self.arrangements.on_fetched(peer, message))
             case Fetch():
                 self.arrangements.on_fetch(peer, message)
             case OpenCopy():
-                self._participant.on_copy_opened(peer, message)
+                self._participant.openings.on_opened(peer, message)
             case LeaseCopy():
-                self._participant.on_copy_leased(peer, message)
+                self._participant.openings.on_leased(peer, message)
             case CloseCopy():
-                self._participant.on_copy_closed(peer, message)
+                self._participant.openings.on_closed(peer, message)
             case _:
                 assert_never(message)

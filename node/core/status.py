@@ -96,9 +96,10 @@ class HeadProgress:
 
 @dataclass(frozen=True, slots=True)
 class ViewCount:
-    """How much of a local stream a query has seen, and what shipping all of it would have cost."""
+    """How much of a local stream a query has seen, by one of its plans, and what shipping all of it would have cost."""
 
     query_id: str
+    run_id: str
     alias: str
     rows: int
     ship_all_bytes: int
@@ -110,6 +111,7 @@ class ViewCount:
 class StepRows:
     """How many rows the walks of a head had, at this site, before one of its steps; after the last they are results."""
 
+    #: Of the run.
     query_id: str
     head: str
     step: int

@@ -25,7 +25,7 @@ class ReadyReply(_message.Message):
     def __init__(self, site: _Optional[str] = ..., instance: _Optional[str] = ..., ready: _Optional[bool] = ..., steps: _Optional[_Iterable[str]] = ..., step_seconds: _Optional[float] = ...) -> None: ...
 
 class IssueRequest(_message.Message):
-    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained", "keep", "reader", "to", "to_format", "begin")
+    __slots__ = ("text", "algorithm", "policy", "plan", "plan_file", "search", "cost", "explained", "keep", "reader", "to", "to_format", "begin", "adaptive")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class IssueRequest(_message.Message):
     TO_FIELD_NUMBER: _ClassVar[int]
     TO_FORMAT_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
+    ADAPTIVE_FIELD_NUMBER: _ClassVar[int]
     text: str
     algorithm: str
     policy: str
@@ -52,7 +53,8 @@ class IssueRequest(_message.Message):
     to: str
     to_format: str
     begin: str
-    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ..., keep: _Optional[bool] = ..., reader: _Optional[str] = ..., to: _Optional[str] = ..., to_format: _Optional[str] = ..., begin: _Optional[str] = ...) -> None: ...
+    adaptive: bool
+    def __init__(self, text: _Optional[str] = ..., algorithm: _Optional[str] = ..., policy: _Optional[str] = ..., plan: _Optional[str] = ..., plan_file: _Optional[str] = ..., search: _Optional[str] = ..., cost: _Optional[str] = ..., explained: _Optional[bool] = ..., keep: _Optional[bool] = ..., reader: _Optional[str] = ..., to: _Optional[str] = ..., to_format: _Optional[str] = ..., begin: _Optional[str] = ..., adaptive: _Optional[bool] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
     __slots__ = ("query", "query_id", "measured")
@@ -75,6 +77,74 @@ class ExplainReply(_message.Message):
     svg: str
     dot: str
     def __init__(self, text: _Optional[str] = ..., json: _Optional[str] = ..., svg: _Optional[str] = ..., dot: _Optional[str] = ...) -> None: ...
+
+class ReplanRequest(_message.Message):
+    __slots__ = ("query_id", "plan", "dry_run", "why")
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    query_id: str
+    plan: IssueRequest
+    dry_run: bool
+    why: str
+    def __init__(self, query_id: _Optional[str] = ..., plan: _Optional[_Union[IssueRequest, _Mapping]] = ..., dry_run: _Optional[bool] = ..., why: _Optional[str] = ...) -> None: ...
+
+class ReplanReply(_message.Message):
+    __slots__ = ("before", "after", "same", "number", "warnings")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SAME_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    before: PlanCost
+    after: PlanCost
+    same: bool
+    number: int
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, before: _Optional[_Union[PlanCost, _Mapping]] = ..., after: _Optional[_Union[PlanCost, _Mapping]] = ..., same: _Optional[bool] = ..., number: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PlanCost(_message.Message):
+    __slots__ = ("text", "brief", "json", "bytes_per_s")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    brief: str
+    json: str
+    bytes_per_s: float
+    def __init__(self, text: _Optional[str] = ..., brief: _Optional[str] = ..., json: _Optional[str] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
+
+class SwitchStatus(_message.Message):
+    __slots__ = ("number", "state", "why", "reason", "before", "after", "begun_ms", "switching_ms", "ended_ms", "seconds", "waiting_for", "filling", "heads")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_MS_FIELD_NUMBER: _ClassVar[int]
+    SWITCHING_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    FILLING_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    state: str
+    why: str
+    reason: str
+    before: str
+    after: str
+    begun_ms: int
+    switching_ms: int
+    ended_ms: int
+    seconds: float
+    waiting_for: _containers.RepeatedScalarFieldContainer[str]
+    filling: bool
+    heads: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, number: _Optional[int] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., reason: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., begun_ms: _Optional[int] = ..., switching_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., seconds: _Optional[float] = ..., waiting_for: _Optional[_Iterable[str]] = ..., filling: _Optional[bool] = ..., heads: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class IssueReply(_message.Message):
     __slots__ = ("query_id", "schema", "plan_text", "plan_json", "warnings")
@@ -241,7 +311,7 @@ class AwaySite(_message.Message):
     def __init__(self, site: _Optional[str] = ..., trouble: _Optional[str] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class QueryInfo(_message.Message):
-    __slots__ = ("query_id", "text", "state", "reason", "rows", "plan_text", "heads", "followed", "latency_us_buckets", "latency_rows", "home", "readers", "away", "trouble", "waiting_for", "recovery", "streams", "complete_from")
+    __slots__ = ("query_id", "text", "state", "reason", "rows", "plan_text", "heads", "followed", "latency_us_buckets", "latency_rows", "home", "readers", "away", "trouble", "waiting_for", "recovery", "streams", "complete_from", "last_switch")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -260,6 +330,7 @@ class QueryInfo(_message.Message):
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FROM_FIELD_NUMBER: _ClassVar[int]
+    LAST_SWITCH_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     text: str
     state: str
@@ -278,7 +349,8 @@ class QueryInfo(_message.Message):
     recovery: RecoveryStatus
     streams: _containers.RepeatedScalarFieldContainer[str]
     complete_from: CompleteFrom
-    def __init__(self, query_id: _Optional[str] = ..., text: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., rows: _Optional[int] = ..., plan_text: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[HeadInfo, _Mapping]]] = ..., followed: _Optional[bool] = ..., latency_us_buckets: _Optional[_Iterable[int]] = ..., latency_rows: _Optional[_Iterable[int]] = ..., home: _Optional[str] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., away: _Optional[_Iterable[_Union[AwaySite, _Mapping]]] = ..., trouble: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., recovery: _Optional[_Union[RecoveryStatus, _Mapping]] = ..., streams: _Optional[_Iterable[str]] = ..., complete_from: _Optional[_Union[CompleteFrom, _Mapping]] = ...) -> None: ...
+    last_switch: SwitchStatus
+    def __init__(self, query_id: _Optional[str] = ..., text: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., rows: _Optional[int] = ..., plan_text: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[HeadInfo, _Mapping]]] = ..., followed: _Optional[bool] = ..., latency_us_buckets: _Optional[_Iterable[int]] = ..., latency_rows: _Optional[_Iterable[int]] = ..., home: _Optional[str] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., away: _Optional[_Iterable[_Union[AwaySite, _Mapping]]] = ..., trouble: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., recovery: _Optional[_Union[RecoveryStatus, _Mapping]] = ..., streams: _Optional[_Iterable[str]] = ..., complete_from: _Optional[_Union[CompleteFrom, _Mapping]] = ..., last_switch: _Optional[_Union[SwitchStatus, _Mapping]] = ...) -> None: ...
 
 class HeadInfo(_message.Message):
     __slots__ = ("head", "done_tick")
@@ -543,20 +615,22 @@ class WindowStatus(_message.Message):
     def __init__(self, window: _Optional[str] = ..., frontier: _Optional[int] = ..., waiting_walks: _Optional[int] = ..., rows: _Optional[int] = ..., nbytes: _Optional[int] = ..., stream: _Optional[str] = ..., indexes: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ViewStatus(_message.Message):
-    __slots__ = ("query_id", "alias", "rows", "ship_all_bytes", "backlog_bytes", "span_us")
+    __slots__ = ("query_id", "alias", "rows", "ship_all_bytes", "backlog_bytes", "span_us", "run")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     SHIP_ALL_BYTES_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     SPAN_US_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     alias: str
     rows: int
     ship_all_bytes: int
     backlog_bytes: int
     span_us: int
-    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., rows: _Optional[int] = ..., ship_all_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., span_us: _Optional[int] = ...) -> None: ...
+    run: str
+    def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., rows: _Optional[int] = ..., ship_all_bytes: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., span_us: _Optional[int] = ..., run: _Optional[str] = ...) -> None: ...
 
 class CopyStatus(_message.Message):
     __slots__ = ("query_id", "alias", "kind", "role", "peer", "frontier", "keys", "tuples", "nbytes", "ended", "users", "stream")
@@ -587,7 +661,7 @@ class CopyStatus(_message.Message):
     def __init__(self, query_id: _Optional[str] = ..., alias: _Optional[str] = ..., kind: _Optional[str] = ..., role: _Optional[str] = ..., peer: _Optional[str] = ..., frontier: _Optional[int] = ..., keys: _Optional[int] = ..., tuples: _Optional[int] = ..., nbytes: _Optional[int] = ..., ended: _Optional[bool] = ..., users: _Optional[_Iterable[str]] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class QueryBrief(_message.Message):
-    __slots__ = ("query_id", "state", "rows", "plan_brief", "reason", "state_seconds", "streams", "sites", "waiting_for", "followed", "unread_rows", "unread_bytes", "unread_seconds", "read_per_s", "full", "done_tick", "links", "readers", "trouble", "recovery", "complete_from")
+    __slots__ = ("query_id", "state", "rows", "plan_brief", "reason", "state_seconds", "streams", "sites", "waiting_for", "followed", "unread_rows", "unread_bytes", "unread_seconds", "read_per_s", "full", "done_tick", "links", "readers", "trouble", "recovery", "complete_from", "last_switch")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -609,6 +683,7 @@ class QueryBrief(_message.Message):
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FROM_FIELD_NUMBER: _ClassVar[int]
+    LAST_SWITCH_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     state: str
     rows: int
@@ -630,7 +705,8 @@ class QueryBrief(_message.Message):
     trouble: str
     recovery: RecoveryStatus
     complete_from: CompleteFrom
-    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ..., reason: _Optional[str] = ..., state_seconds: _Optional[float] = ..., streams: _Optional[_Iterable[str]] = ..., sites: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., followed: _Optional[bool] = ..., unread_rows: _Optional[int] = ..., unread_bytes: _Optional[int] = ..., unread_seconds: _Optional[float] = ..., read_per_s: _Optional[float] = ..., full: _Optional[bool] = ..., done_tick: _Optional[int] = ..., links: _Optional[_Iterable[str]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., trouble: _Optional[str] = ..., recovery: _Optional[_Union[RecoveryStatus, _Mapping]] = ..., complete_from: _Optional[_Union[CompleteFrom, _Mapping]] = ...) -> None: ...
+    last_switch: SwitchStatus
+    def __init__(self, query_id: _Optional[str] = ..., state: _Optional[str] = ..., rows: _Optional[int] = ..., plan_brief: _Optional[str] = ..., reason: _Optional[str] = ..., state_seconds: _Optional[float] = ..., streams: _Optional[_Iterable[str]] = ..., sites: _Optional[_Iterable[str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., followed: _Optional[bool] = ..., unread_rows: _Optional[int] = ..., unread_bytes: _Optional[int] = ..., unread_seconds: _Optional[float] = ..., read_per_s: _Optional[float] = ..., full: _Optional[bool] = ..., done_tick: _Optional[int] = ..., links: _Optional[_Iterable[str]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., trouble: _Optional[str] = ..., recovery: _Optional[_Union[RecoveryStatus, _Mapping]] = ..., complete_from: _Optional[_Union[CompleteFrom, _Mapping]] = ..., last_switch: _Optional[_Union[SwitchStatus, _Mapping]] = ...) -> None: ...
 
 class RecoveryStatus(_message.Message):
     __slots__ = ("reason", "seconds", "heads")

@@ -79,6 +79,11 @@ class ControlStub:
                 request_serializer=node_dot_rpc_dot_control__pb2.DropRequest.SerializeToString,
                 response_deserializer=node_dot_rpc_dot_control__pb2.Empty.FromString,
                 _registered_method=True)
+        self.Replan = channel.unary_unary(
+                '/narrows.Control/Replan',
+                request_serializer=node_dot_rpc_dot_control__pb2.ReplanRequest.SerializeToString,
+                response_deserializer=node_dot_rpc_dot_control__pb2.ReplanReply.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/narrows.Control/Status',
                 request_serializer=node_dot_rpc_dot_control__pb2.Empty.SerializeToString,
@@ -160,6 +165,13 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Replan(self, request, context):
+        """Have a query of this site go on with another plan, without a stop; answered when it is being prepared.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -226,6 +238,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Drop,
                     request_deserializer=node_dot_rpc_dot_control__pb2.DropRequest.FromString,
                     response_serializer=node_dot_rpc_dot_control__pb2.Empty.SerializeToString,
+            ),
+            'Replan': grpc.unary_unary_rpc_method_handler(
+                    servicer.Replan,
+                    request_deserializer=node_dot_rpc_dot_control__pb2.ReplanRequest.FromString,
+                    response_serializer=node_dot_rpc_dot_control__pb2.ReplanReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -486,6 +503,33 @@ class Control:
             '/narrows.Control/Drop',
             node_dot_rpc_dot_control__pb2.DropRequest.SerializeToString,
             node_dot_rpc_dot_control__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Replan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/narrows.Control/Replan',
+            node_dot_rpc_dot_control__pb2.ReplanRequest.SerializeToString,
+            node_dot_rpc_dot_control__pb2.ReplanReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,8 @@ class ControlStub:
     """A reader of a query will not come back: no rows are kept for it."""
     Queries: _grpc.UnaryUnaryMultiCallable[_control_pb2.Empty, _control_pb2.QueriesReply]
     Drop: _grpc.UnaryUnaryMultiCallable[_control_pb2.DropRequest, _control_pb2.Empty]
+    Replan: _grpc.UnaryUnaryMultiCallable[_control_pb2.ReplanRequest, _control_pb2.ReplanReply]
+    """Have a query of this site go on with another plan, without a stop; answered when it is being prepared."""
     Status: _grpc.UnaryUnaryMultiCallable[_control_pb2.Empty, _control_pb2.StatusReply]
     Walks: _grpc.UnaryUnaryMultiCallable[_control_pb2.WalksRequest, _control_pb2.WalksReply]
     """Every walk that is under way at this site, and what it waits for."""
@@ -71,6 +73,8 @@ class ControlAsyncStub(ControlStub):
     """A reader of a query will not come back: no rows are kept for it."""
     Queries: _aio.UnaryUnaryMultiCallable[_control_pb2.Empty, _control_pb2.QueriesReply]  # type: ignore[assignment]
     Drop: _aio.UnaryUnaryMultiCallable[_control_pb2.DropRequest, _control_pb2.Empty]  # type: ignore[assignment]
+    Replan: _aio.UnaryUnaryMultiCallable[_control_pb2.ReplanRequest, _control_pb2.ReplanReply]  # type: ignore[assignment]
+    """Have a query of this site go on with another plan, without a stop; answered when it is being prepared."""
     Status: _aio.UnaryUnaryMultiCallable[_control_pb2.Empty, _control_pb2.StatusReply]  # type: ignore[assignment]
     Walks: _aio.UnaryUnaryMultiCallable[_control_pb2.WalksRequest, _control_pb2.WalksReply]  # type: ignore[assignment]
     """Every walk that is under way at this site, and what it waits for."""
@@ -146,6 +150,14 @@ class ControlServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.DropRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.Empty, _abc.Awaitable[_control_pb2.Empty]]: ...
+
+    @_abc_1.abstractmethod
+    def Replan(
+        self,
+        request: _control_pb2.ReplanRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.ReplanReply, _abc.Awaitable[_control_pb2.ReplanReply]]:
+        """Have a query of this site go on with another plan, without a stop; answered when it is being prepared."""
 
     @_abc_1.abstractmethod
     def Status(

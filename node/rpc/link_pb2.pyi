@@ -47,18 +47,20 @@ class Hello(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster: _Optional[str] = ..., tau_ms: _Optional[int] = ..., site: _Optional[str] = ..., peer: _Optional[str] = ..., life: _Optional[int] = ..., peer_life: _Optional[int] = ..., resets: _Optional[int] = ..., folder: _Optional[int] = ..., lives: _Optional[_Iterable[int]] = ..., expects: _Optional[int] = ..., about: _Optional[bytes] = ...) -> None: ...
 
 class Stream(_message.Message):
-    __slots__ = ("name", "site", "schema", "ts", "unit")
+    __slots__ = ("name", "site", "schema", "ts", "unit", "ts_scale")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SITE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     TS_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
+    TS_SCALE_FIELD_NUMBER: _ClassVar[int]
     name: str
     site: str
     schema: bytes
     ts: str
     unit: int
-    def __init__(self, name: _Optional[str] = ..., site: _Optional[str] = ..., schema: _Optional[bytes] = ..., ts: _Optional[str] = ..., unit: _Optional[int] = ...) -> None: ...
+    ts_scale: int
+    def __init__(self, name: _Optional[str] = ..., site: _Optional[str] = ..., schema: _Optional[bytes] = ..., ts: _Optional[str] = ..., unit: _Optional[int] = ..., ts_scale: _Optional[int] = ...) -> None: ...
 
 class About(_message.Message):
     __slots__ = ("streams",)
@@ -67,7 +69,7 @@ class About(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles", "set_portion", "drop_portion", "fence", "lost", "returned")
+    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles", "set_portion", "drop_portion", "fence", "lost", "returned", "ready", "switch", "cut", "floor", "level", "round_trips", "delta")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     PREPARED_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +96,13 @@ class Message(_message.Message):
     FENCE_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     RETURNED_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    SWITCH_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    ROUND_TRIPS_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     prepare: Prepare
     prepared: Prepared
@@ -120,7 +129,14 @@ class Message(_message.Message):
     fence: int
     lost: Lost
     returned: Nothing
-    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ..., set_portion: _Optional[_Union[SetPortion, _Mapping]] = ..., drop_portion: _Optional[_Union[DropPortion, _Mapping]] = ..., fence: _Optional[int] = ..., lost: _Optional[_Union[Lost, _Mapping]] = ..., returned: _Optional[_Union[Nothing, _Mapping]] = ...) -> None: ...
+    ready: int
+    switch: int
+    cut: Cut
+    floor: int
+    level: int
+    round_trips: RoundTrips
+    delta: int
+    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ..., set_portion: _Optional[_Union[SetPortion, _Mapping]] = ..., drop_portion: _Optional[_Union[DropPortion, _Mapping]] = ..., fence: _Optional[int] = ..., lost: _Optional[_Union[Lost, _Mapping]] = ..., returned: _Optional[_Union[Nothing, _Mapping]] = ..., ready: _Optional[int] = ..., switch: _Optional[int] = ..., cut: _Optional[_Union[Cut, _Mapping]] = ..., floor: _Optional[int] = ..., level: _Optional[int] = ..., round_trips: _Optional[_Union[RoundTrips, _Mapping]] = ..., delta: _Optional[int] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
@@ -146,6 +162,22 @@ class LeaseCopy(_message.Message):
     need: int
     def __init__(self, copy: _Optional[int] = ..., need: _Optional[int] = ...) -> None: ...
 
+class RoundTrips(_message.Message):
+    __slots__ = ("round_trips",)
+    ROUND_TRIPS_FIELD_NUMBER: _ClassVar[int]
+    round_trips: _containers.RepeatedCompositeFieldContainer[RoundTrip]
+    def __init__(self, round_trips: _Optional[_Iterable[_Union[RoundTrip, _Mapping]]] = ...) -> None: ...
+
+class Cut(_message.Message):
+    __slots__ = ("generation", "head", "tick")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    TICK_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    head: str
+    tick: int
+    def __init__(self, generation: _Optional[int] = ..., head: _Optional[str] = ..., tick: _Optional[int] = ...) -> None: ...
+
 class SetPortion(_message.Message):
     __slots__ = ("copy", "portion", "spec")
     COPY_FIELD_NUMBER: _ClassVar[int]
@@ -165,24 +197,54 @@ class DropPortion(_message.Message):
     def __init__(self, copy: _Optional[int] = ..., portion: _Optional[int] = ...) -> None: ...
 
 class AskProfile(_message.Message):
-    __slots__ = ("text", "streams")
+    __slots__ = ("text", "streams", "running", "counts_only", "past_us")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    PAST_US_FIELD_NUMBER: _ClassVar[int]
     text: str
     streams: _containers.RepeatedCompositeFieldContainer[Stream]
-    def __init__(self, text: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
+    running: str
+    counts_only: bool
+    past_us: int
+    def __init__(self, text: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., running: _Optional[str] = ..., counts_only: _Optional[bool] = ..., past_us: _Optional[int] = ...) -> None: ...
 
 class Profiles(_message.Message):
-    __slots__ = ("profiles", "missing", "links", "copies")
+    __slots__ = ("profiles", "missing", "links", "copies", "counts")
     PROFILES_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
     profiles: _containers.RepeatedCompositeFieldContainer[Profile]
     missing: _containers.RepeatedCompositeFieldContainer[Missing]
     links: _containers.RepeatedCompositeFieldContainer[LinkSeen]
     copies: _containers.RepeatedCompositeFieldContainer[RunningCopy]
-    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ...) -> None: ...
+    counts: RunningCounts
+    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ..., counts: _Optional[_Union[RunningCounts, _Mapping]] = ...) -> None: ...
+
+class RunningCounts(_message.Message):
+    __slots__ = ("sent", "ship_all", "shared", "unreached", "frontiers")
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    SHIP_ALL_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
+    UNREACHED_FIELD_NUMBER: _ClassVar[int]
+    FRONTIERS_FIELD_NUMBER: _ClassVar[int]
+    sent: _containers.RepeatedCompositeFieldContainer[Count]
+    ship_all: _containers.RepeatedCompositeFieldContainer[Count]
+    shared: _containers.RepeatedCompositeFieldContainer[RunningCopy]
+    unreached: _containers.RepeatedScalarFieldContainer[str]
+    frontiers: _containers.RepeatedCompositeFieldContainer[Frontier]
+    def __init__(self, sent: _Optional[_Iterable[_Union[Count, _Mapping]]] = ..., ship_all: _Optional[_Iterable[_Union[Count, _Mapping]]] = ..., shared: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ..., unreached: _Optional[_Iterable[str]] = ..., frontiers: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ...) -> None: ...
+
+class Count(_message.Message):
+    __slots__ = ("name", "bytes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    bytes: int
+    def __init__(self, name: _Optional[str] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class RunningCopy(_message.Message):
     __slots__ = ("kind", "stream", "keys", "columns", "axis", "owner", "holder", "filter", "share")
@@ -315,7 +377,7 @@ class Sequence(_message.Message):
     def __init__(self, head: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., start: _Optional[str] = ...) -> None: ...
 
 class Prepare(_message.Message):
-    __slots__ = ("text", "sink", "sequences", "streams", "policy", "generation", "resumed", "begin")
+    __slots__ = ("text", "sink", "sequences", "streams", "policy", "generation", "resumed", "begin", "kept", "part")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
     SEQUENCES_FIELD_NUMBER: _ClassVar[int]
@@ -324,6 +386,8 @@ class Prepare(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     text: str
     sink: str
     sequences: _containers.RepeatedCompositeFieldContainer[Sequence]
@@ -332,7 +396,21 @@ class Prepare(_message.Message):
     generation: int
     resumed: Resumption
     begin: Begin
-    def __init__(self, text: _Optional[str] = ..., sink: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., generation: _Optional[int] = ..., resumed: _Optional[_Union[Resumption, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ...) -> None: ...
+    kept: _containers.RepeatedCompositeFieldContainer[KeptJoin]
+    part: str
+    def __init__(self, text: _Optional[str] = ..., sink: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., generation: _Optional[int] = ..., resumed: _Optional[_Union[Resumption, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., kept: _Optional[_Iterable[_Union[KeptJoin, _Mapping]]] = ..., part: _Optional[str] = ...) -> None: ...
+
+class KeptJoin(_message.Message):
+    __slots__ = ("name", "aliases", "site", "sequences")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    aliases: _containers.RepeatedScalarFieldContainer[str]
+    site: str
+    sequences: _containers.RepeatedCompositeFieldContainer[Sequence]
+    def __init__(self, name: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., site: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ...) -> None: ...
 
 class Begin(_message.Message):
     __slots__ = ("at", "time_ms")
@@ -449,7 +527,9 @@ class Place(_message.Message):
     def __init__(self, head: _Optional[str] = ..., step: _Optional[int] = ..., copy: _Optional[int] = ...) -> None: ...
 
 class Done(_message.Message):
-    __slots__ = ("heads",)
+    __slots__ = ("taken", "heads")
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
+    taken: bool
     heads: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, heads: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, taken: _Optional[bool] = ..., heads: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -13,6 +13,8 @@ from node.core.links.messages import (
     Carry,
     CloseCopy,
     CopyMessage,
+    Cut,
+    Delta,
     Done,
     Drop,
     DropPortion,
@@ -20,25 +22,31 @@ from node.core.links.messages import (
     Fence,
     Fetch,
     Fetched,
+    Floor,
     KeyAnswer,
     LeaseCopy,
+    Level,
     Lost,
     Message,
     OpenCopy,
     Prepare,
     Prepared,
     Profiles,
+    Ready,
     Refused,
     Resumed,
     Resumption,
     Returned,
+    RoundTrips,
     Rows,
     SetPortion,
     Start,
+    Switch,
     Sync,
     Ticks,
     TupleAnswer,
 )
+from node.core.streams.ticks import TICK_END
 from node.rpc import link_pb2 as pb
 from node.wire.copies import copy_in, copy_out
 from node.wire.packed import Numbers, pack, unpack
@@ -49,6 +57,8 @@ from node.wire.values import (
     count_in,
     duration_in,
     event_time_in,
+    kept_in,
+    kept_out,
     policy_in,
     sequence_in,
     sequence_out,
@@ -88,6 +98,9 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
         case AskProfile():
             out.ask_profile.text = message.text
             out.ask_profile.streams.extend(stream_out(stream) for stream in message.streams)
+            out.ask_profile.running = message.running
+            out.ask_profile.counts_only = message.counts_only
+            out.ask_profile.past_us = message.past_us
         case Profiles():
             out.profiles.CopyFrom(profiles_out(message))
         case Prepare():
@@ -104,8 +117,10 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
                 prepare.resumed.is_alone = message.resumed.is_alone
             if message.beginning != DEFAULT_BEGINNING:
                 prepare.begin.at, prepare.begin.time_ms = message.beginning.at, message.beginning.time_ms
+            prepare.kept.extend(kept_out(join) for join in message.kept)
+            prepare.part = message.part
         case Prepared():
-            round_trips = [pb.RoundTrip(site=site, rtt_us=rtt_us) for site, rtt_us in message.rtt_us]
+            round_trips = _round_trips_out(message.rtt_us)
             prepared = pb.Prepared(earliest=message.earliest, origin_ms=message.origin_ms, round_trips=round_trips)
             prepared.frontiers.extend(_ticks_out(message.frontiers))
             prepared.generation = message.generation
@@ -126,6 +141,19 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
             out.lost.SetInParent()
         case Returned():
             out.returned.SetInParent()
+        case Ready():
+            out.ready = message.generation
+        case RoundTrips():
+            out.round_trips.round_trips.extend(_round_trips_out(message.rtt_us))
+            out.round_trips.SetInParent()
+        case Delta():
+            out.delta = message.delta_us
+        case Switch():
+            out.switch = message.generation
+        case Cut():
+            out.cut.CopyFrom(pb.Cut(generation=message.generation, head=message.head, tick=message.tick))
+        case Floor():
+            out.floor = message.generation
         case Drop():
             out.drop.SetInParent()
         case Failed():
@@ -160,6 +188,8 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
             out.lease_copy.CopyFrom(pb.LeaseCopy(copy=message.copy, need=message.need))
         case CloseCopy():
             out.close_copy = message.copy
+        case Level():
+            out.level = message.copy
         case SetPortion():
             portion = pb.SetPortion(copy=message.copy, portion=message.portion, spec=copy_out(message.spec))
             out.set_portion.CopyFrom(portion)
@@ -171,7 +201,11 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
         case Done():
             out.done.heads.extend(head for head, _ in message.frontiers)
             out.done.SetInParent()
+            out.done.taken = bool(message.taken)
+            taken = dict(message.taken)
             numbers = tuple(tick for _, tick in message.frontiers)
+            if taken:
+                numbers += tuple(taken[head] for head, _ in message.frontiers)
     return pack(numbers, out.SerializeToString(), blobs)
 
 
@@ -186,7 +220,7 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
     query_id = message.query_id
     match message.WhichOneof("body"):
         case "ask_profile":
-            found: Message = AskProfile(query_id, message.ask_profile.text, streams_in(message.ask_profile.streams))
+            found: Message = _ask_profile(query_id, message.ask_profile)
         case "profiles":
             found = profiles_in(query_id, message.profiles)
         case "prepare":
@@ -203,6 +237,18 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
             found = Lost(query_id, message.lost.generation, message.lost.reason)
         case "returned":
             found = Returned(query_id)
+        case "ready":
+            found = Ready(query_id, message.ready)
+        case "round_trips":
+            found = RoundTrips(query_id, _round_trips(message.round_trips.round_trips))
+        case "delta":
+            found = Delta(query_id, duration_in(message.delta))
+        case "switch":
+            found = Switch(query_id, message.switch)
+        case "cut":
+            found = Cut(query_id, message.cut.generation, message.cut.head, tick_in(message.cut.tick))
+        case "floor":
+            found = Floor(query_id, message.floor)
         case "drop":
             found = Drop(query_id)
         case "failed":
@@ -232,6 +278,8 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
             found = LeaseCopy(query_id, message.lease_copy.copy, message.lease_copy.need)
         case "close_copy":
             found = CloseCopy(message.close_copy)
+        case "level":
+            found = Level(message.level)
         case "set_portion":
             portion = message.set_portion
             found = SetPortion(portion.copy, portion.portion, copy_in(portion.spec))
@@ -240,12 +288,20 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
         case "rows":
             found = Rows(query_id, message.rows, numbers.span(), numbers.take(), rest.blob())
         case "done":
-            found = Done(query_id, tuple((head, tick_in(numbers.take())) for head in message.done.heads))
+            done = tuple((head, tick_in(numbers.take())) for head in message.done.heads)
+            heads = message.done.heads if message.done.taken else ()
+            found = Done(query_id, done, tuple((head, tick_in(numbers.take())) for head in heads))
         case _:
             raise PeerProtocolError("a message requires a body that this version knows; got none")
     numbers.check_empty()
     rest.check_empty()
     return found
+
+
+def _ask_profile(query_id: str, asked: pb.AskProfile) -> AskProfile:
+    if asked.past_us >= TICK_END:
+        raise PeerProtocolError(f"a question requires a past below {TICK_END} us; got {asked.past_us}")
+    return AskProfile(query_id, asked.text, streams_in(asked.streams), asked.running, asked.counts_only, asked.past_us)
 
 
 def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
@@ -257,12 +313,12 @@ def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
         stored_to = tick_in(said.stored_to)
         resumed = Resumption(tick_in(said.first_tick), _ticks(said.done), stored_to, said.is_alone)
     beginning = beginning_in(prepare.begin) if prepare.HasField("begin") else DEFAULT_BEGINNING
-    generation = prepare.generation
-    return Prepare(query_id, prepare.text, prepare.sink, sequences, streams, policy, generation, resumed, beginning)
+    place, kept = (query_id, prepare.text, prepare.sink), tuple(map(kept_in, prepare.kept))
+    return Prepare(*place, sequences, streams, policy, prepare.generation, resumed, beginning, kept, prepare.part)
 
 
 def _prepared(query_id: str, prepared: pb.Prepared) -> Prepared:
-    rtt_us = tuple((trip.site, duration_in(trip.rtt_us)) for trip in prepared.round_trips)
+    rtt_us = _round_trips(prepared.round_trips)
     frontiers, begins = _ticks(prepared.frontiers), _ticks(prepared.begins)
     earliest, origin_ms = tick_in(prepared.earliest), _origin(prepared)
     return Prepared(query_id, earliest, origin_ms, rtt_us, frontiers, prepared.generation, begins)
@@ -292,6 +348,14 @@ def _place_out(out: pb.Place, message: Carry | AskMatches | KeyAnswer | TupleAns
     out.head, out.step = message.head, message.step
     if isinstance(message, AskMatches | TupleAnswer):
         out.copy = message.copy
+
+
+def _round_trips_out(rtt_us: Iterable[tuple[str, int]]) -> list[pb.RoundTrip]:
+    return [pb.RoundTrip(site=site, rtt_us=measured_us) for site, measured_us in rtt_us]
+
+
+def _round_trips(round_trips: Iterable[pb.RoundTrip]) -> tuple[tuple[str, int], ...]:
+    return tuple((trip.site, duration_in(trip.rtt_us)) for trip in round_trips)
 
 
 def _ticks_out(ticks: Ticks) -> list[pb.Frontier]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from node.core.encoding.ints import decode_ints, encode_ints
 from node.core.encoding.varint import decode_varint
 from node.core.errors import PeerProtocolError, invariant
-from node.core.links.messages import LinkSeen, Profiles
+from node.core.links.messages import LinkSeen, Profiles, RunningCounts
 from node.rpc import link_pb2 as pb
 from node.wire.copies import copy_in, copy_out
 from planner.estimate.statistics import HASH_END, KeySketch, StreamProfile
@@ -37,6 +37,7 @@ def profiles_out(message: Profiles) -> pb.Profiles:
         missing=[pb.Missing(alias=alias, reason=reason) for alias, reason in message.missing],
         links=[pb.LinkSeen(site=link.peer, rtt_us=link.rtt_us, bytes_per_s=link.bytes_per_s) for link in message.links],
         copies=[copy_out(copy) for copy in message.copies],
+        counts=None if message.counts is None else _counts_out(message.counts),
     )
 
 
@@ -57,6 +58,27 @@ def profiles_in(query_id: str, body: pb.Profiles) -> Profiles:
         tuple((missing.alias, missing.reason) for missing in body.missing),
         tuple(_link(link) for link in body.links),
         tuple(copy_in(copy) for copy in body.copies),
+        _counts(body.counts) if body.HasField("counts") else None,
+    )
+
+
+def _counts_out(counts: RunningCounts) -> pb.RunningCounts:
+    return pb.RunningCounts(
+        sent=[pb.Count(name=name, bytes=nbytes) for name, nbytes in counts.sent],
+        ship_all=[pb.Count(name=name, bytes=nbytes) for name, nbytes in counts.ship_all],
+        frontiers=[pb.Frontier(alias=alias, tick=tick) for alias, tick in counts.frontiers],
+        shared=[copy_out(copy) for copy in counts.shared],
+        unreached=counts.unreached,
+    )
+
+
+def _counts(body: pb.RunningCounts) -> RunningCounts:
+    return RunningCounts(
+        tuple((count.name, _whole("bytes that were sent", count.bytes)) for count in body.sent),
+        tuple((count.name, _whole("bytes of a stream", count.bytes)) for count in body.ship_all),
+        tuple((frontier.alias, frontier.tick) for frontier in body.frontiers),
+        tuple(copy_in(copy) for copy in body.shared),
+        tuple(body.unreached),
     )
 
 

@@ -10,7 +10,7 @@ from node.core.errors import PeerProtocolError
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from node.rpc import link_pb2 as pb
 from planner.model.beginning import BeginAt, Beginning
-from planner.model.query import Algorithm, Policy, PolicyName, Sequence, Step, StreamInfo
+from planner.model.query import Algorithm, KeptJoin, Policy, PolicyName, Sequence, Step, StreamInfo
 from planner.model.time_unit import TimeUnit
 
 #: Event times and durations lie within this of zero: sums of two of them do not overflow.
@@ -90,10 +90,21 @@ def sequence_in(sequence: pb.Sequence) -> Sequence:
     return Sequence(sequence.head, steps, sequence.start or None)
 
 
+def kept_out(join: KeptJoin) -> pb.KeptJoin:
+    """A join that is kept, and how its walks go."""
+    sequences = [sequence_out(sequence) for sequence in join.sequences]
+    return pb.KeptJoin(name=join.name, aliases=join.aliases, site=join.site, sequences=sequences)
+
+
+def kept_in(join: pb.KeptJoin) -> KeptJoin:
+    """A join that is kept."""
+    return KeptJoin(join.name, tuple(join.aliases), join.site, tuple(map(sequence_in, join.sequences)))
+
+
 def stream_out(info: StreamInfo) -> pb.Stream:
     """A stream, as others know it."""
     schema = info.schema.serialize().to_pybytes()
-    return pb.Stream(name=info.name, site=info.site, schema=schema, ts=info.ts, unit=info.unit)
+    return pb.Stream(name=info.name, site=info.site, schema=schema, ts=info.ts, unit=info.unit, ts_scale=info.ts_scale)
 
 
 def streams_in(streams: Iterable[pb.Stream]) -> tuple[StreamInfo, ...]:
@@ -105,7 +116,8 @@ def _stream_in(stream: pb.Stream) -> StreamInfo:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(stream.schema))
         names = schema.names  # raises if one of them is not text
-        info = StreamInfo(stream.name, stream.site, schema, stream.ts, TimeUnit(stream.unit))
+        unit, scale = TimeUnit(stream.unit), stream.ts_scale or 1
+        info = StreamInfo(stream.name, stream.site, schema, stream.ts, unit, scale)
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise PeerProtocolError(f"stream {stream.name!r} requires a schema and a time unit; got {error}") from error
     if info.ts not in names:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from node.client import Client
 from node.core.effects import QueryState, StoreRows
 from node.core.streams.ticks import Span
+from node.io.clock import Clock
 from node.io.control import Control
 from node.io.planning.outcome import Planned
 from node.io.results.issued_queries import Queries
@@ -46,6 +47,7 @@ class Site:
         self.query = known[0] if known else self.queries.new(Planned(PLAN), keep)
         runner = SimpleNamespace(
             put=self.events.extend,
+            clock=Clock(),
             stack=SimpleNamespace(site=SimpleNamespace(name="cam", homes={}), links={}, tau_ms=100),
         )
         nothing = cast("Any", None)

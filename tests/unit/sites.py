@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from node.core.effects import (
     AppendBatch,
+    AskReceipt,
     BlamePeer,
     Effect,
     IgnoreReason,
@@ -20,10 +21,12 @@ from node.core.effects import (
     ReadSource,
     RemoveRecord,
     ReportQuery,
+    ReportSwitch,
     RunOp,
     Send,
     SetAside,
     StoreRows,
+    SwitchState,
     TrimLog,
 )
 from node.core.engine import CloseTable, Engine, Op, OpenTable, Question
@@ -31,11 +34,13 @@ from node.core.events import (
     ClockAdvanced,
     EngineFailed,
     Event,
+    LinkMeasured,
     MessageReceived,
     PeerGreeted,
     PeerStateLost,
     ProbeFinished,
     QueryIssued,
+    ReplanRequested,
     RowsArrived,
     RowsStored,
     SiteStarted,
@@ -131,6 +136,8 @@ class Cluster:
         self.lives: dict[str, int] = defaultdict(int)
         self.stored: dict[str, list[pa.RecordBatch]] = defaultdict(list)
         self.states: list[tuple[str, QueryState, str]] = []
+        #: How far queries got on their way to other plans, and why they gave it up.
+        self.switches: list[tuple[SwitchState, str]] = []
         self.ignored: list[IgnoreReason] = []
         self.blamed: list[tuple[str, str]] = []
         self.aside: list[SetAside] = []
@@ -260,6 +267,8 @@ class Cluster:
         match effect:
             case Send():
                 self.mail[site, effect.peer].append(effect.message)
+            case AskReceipt():
+                return [LinkMeasured(effect.peer, 0)]
             case ReadSource():
                 assert effect.stream not in self.reads, "one read at a time"
                 self.reads[effect.stream] = effect.origin_ms
@@ -275,6 +284,8 @@ class Cluster:
                 self.records[site].pop((effect.kind, effect.query_id), None)
             case ReportQuery():
                 self.states.append((effect.query_id, effect.state, effect.reason))
+            case ReportSwitch():
+                self.switches.append((effect.state, effect.reason))
             case NoteIgnored():
                 self.ignored.append(effect.reason)
             case BlamePeer():
@@ -336,6 +347,12 @@ class Cluster:
     ) -> Plan:
         plan = self.plan(sink, algorithm)
         self.give(sink, QueryIssued(query_id, plan, beginning))
+        return plan
+
+    def replan(self, sink: str, algorithm: Algorithm, query_id: str = "q1") -> Plan:
+        """Have a query go over to another plan."""
+        plan = self.plan(sink, algorithm)
+        self.give(sink, ReplanRequested(query_id, plan, "a test wants it"))
         return plan
 
     def plan(self, sink: str, algorithm: Algorithm = Algorithm.SP_D) -> Plan:

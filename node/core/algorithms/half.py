@@ -102,7 +102,8 @@ class Half:
 
     def pass_gate(self, arrangement: Arrangement, low_ts: int, high_ts: int, waiting: Waiting) -> None:
         """The same for rows that are elsewhere."""
-        look = Look(arrangement, self.lease, low_ts, high_ts, self._step.include_ties)
+        at_copy = self._at_source and self._step.remote
+        look = Look(arrangement, self.lease, low_ts, high_ts, self._step.include_ties, at_copy)
         if self._desk.gate.enter(look, waiting):
             self.opened(waiting)
 

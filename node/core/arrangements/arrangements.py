@@ -28,6 +28,7 @@ from node.core.links.messages import (
     Fetch,
     Fetched,
     LeaseCopy,
+    Level,
     OpenCopy,
     OwnerMessage,
     SetPortion,
@@ -73,6 +74,18 @@ class Arrangements:
     def in_use(self) -> bool:
         """Whether anything is kept for anybody."""
         return bool(self.local.all or len(self.held) or len(self.owned) or self.owned.claims or self.readers.in_use)
+
+    def add_stream(self, name: str) -> None:
+        """There is another stream."""
+        self.local.add(name)
+        self._trimmable[name] = None
+
+    def remove_stream(self, name: str) -> None:
+        """A stream is gone, with the query that read it: whoever has copies of it closes them, or has done so."""
+        for copy in self.owned.of(name):
+            self._close(copy.peer, copy.number)
+        self.local.remove(name)
+        self._trimmable.pop(name, None)
 
     # -- pins ---------------------------------------------------------------------------------
 
@@ -144,9 +157,16 @@ class Arrangements:
 
         Others may use the copy already, so it is fed until its holder closes it.
         """
+        stream = message.spec.stream
+        if not is_current and stream not in self._streams and stream.startswith(f"{message.query_id}."):
+            # That of a join which was kept for the query, and went with it: nobody else reads it.
+            self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
+            return
         copy = self.owned.open(peer, message, is_current)
         if is_current:
             self.owned.settle_claim(message.query_id, message.need, copy)
+        if not self.readers.is_behind(copy):
+            self.owned.say_level(copy)
 
     def on_lease(self, peer: str, message: LeaseCopy) -> None:
         """A query uses a copy that is there."""
@@ -266,6 +286,12 @@ class Arrangements:
             self._dirty[copy] = None
         return fed
 
+    def on_level(self, peer: str, message: Level) -> None:
+        """A copy has caught up with its stream."""
+        copy = self._held_from(peer, message)
+        if copy is not None:
+            copy.is_level = True
+
     def on_portion(self, peer: str, message: SetPortion | DropPortion) -> Fed:
         """A full copy is to have more from now on, or less."""
         fed = Fed()
@@ -339,7 +365,9 @@ class Arrangements:
                 arrangement.settle()
         trimmable, self._trimmable = self._trimmable, {}
         for stream in trimmable:
-            self._forget(stream)
+            # One that was kept for a query goes with it.
+            if stream in self._streams:
+                self._forget(stream)
         if self.logs_full:
             self._give_way()
 
@@ -411,6 +439,10 @@ class Arrangements:
     def running_copies(self) -> tuple[RunningCopy, ...]:
         """The copies that others hold of streams of this site."""
         return tuple(dict.fromkeys(self.owned.specs))
+
+    def shared_copies(self, query_id: str) -> tuple[RunningCopy, ...]:
+        """The copies that others hold of streams of this site and that would run without this query too."""
+        return tuple(dict.fromkeys(self.owned.specs_beside(query_id)))
 
     @property
     def waiting(self) -> list[Waiting]:

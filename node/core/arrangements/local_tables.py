@@ -51,6 +51,14 @@ class LocalTables:
         self._tables: dict[str, list[RowTable]] = {name: [] for name in streams}
         self._wishes: dict[tuple[str, str], TableWish] = {}
 
+    def add(self, stream: str) -> None:
+        """There is another stream."""
+        self._tables[stream] = []
+
+    def remove(self, stream: str) -> None:
+        """A stream is gone; nobody has a table of it."""
+        del self._tables[stream]
+
     def of(self, stream: str) -> list[RowTable]:
         return self._tables[stream]
 

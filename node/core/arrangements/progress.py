@@ -48,6 +48,11 @@ class Progress:
             woken.append(heapq.heappop(self._waiting)[2])
         return woken
 
+    def withdraw(self, waiting: Waiting) -> None:
+        """Somebody waits no longer, though what it waited for has not come."""
+        self._waiting = [entry for entry in self._waiting if entry[2] is not waiting]
+        heapq.heapify(self._waiting)
+
     def cancel(self, query_id: str) -> None:
         """A query is over: its walks wait no more."""
         if any(waiting.walk.query_id == query_id for _, _, waiting in self._waiting):

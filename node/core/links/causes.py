@@ -7,6 +7,7 @@ repeated after a reconnect is not counted again, so this can be less than the le
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,6 +20,7 @@ from node.core.links.messages import (
     Fetched,
     KeyAnswer,
     LeaseCopy,
+    Level,
     Message,
     OpenCopy,
     Rows,
@@ -65,7 +67,7 @@ def cause_of(message: Message) -> Cause:
             return Cause(message.query_id, Purpose.COPY, "", message.need)
         case Rows():
             return Cause(message.query_id, Purpose.RESULTS, message.head)
-        case CloseCopy() | SetPortion() | DropPortion() | Sync() | Fetch() | Fetched():
+        case CloseCopy() | Level() | SetPortion() | DropPortion() | Sync() | Fetch() | Fetched():
             return Cause("", Purpose.COPY)
         case _:
             return Cause(message.query_id, Purpose.CONTROL)
@@ -89,6 +91,15 @@ class Traffic:
         sent.messages += last
         sent.nbytes += nbytes
         sent.framing_bytes += framing
+
+    def sent_for(self, is_wanted: Callable[[str], bool]) -> dict[str, int]:
+        """By peer, the bytes of the queries whose names are wanted."""
+        found: dict[str, float] = {}
+        for name, flows in self._by_query.items():
+            if is_wanted(name):
+                for (_, peer, _), sent in flows.items():
+                    found[peer] = found.get(peer, 0.0) + sent.nbytes + sent.framing_bytes
+        return {peer: round(nbytes) for peer, nbytes in found.items()}
 
     def flows(self) -> list[tuple[Cause, str, str, Sent]]:
         """Cause, peer and kind with what was sent."""

@@ -31,7 +31,7 @@ from node.core.links.lives import NEVER_MET, Met, Session, knows_life
 from node.core.links.outgoing import Outgoing
 
 #: Raised whenever two builds would not understand each other.
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 
 #: Lives and resets are below this: a peer that counts higher is none of ours.
 _COUNT_MAX = 1 << 62
@@ -127,6 +127,11 @@ class Link:
         return self._out.nbytes
 
     @property
+    def waiting_bytes(self) -> int:
+        """What has not left yet, because so much is on its way or there is no connection."""
+        return self._out.waiting_bytes
+
+    @property
     def next_part(self) -> int:
         """The number that the next part to be sent will have."""
         return self._out.next_part
@@ -189,7 +194,7 @@ class Link:
         self._unacked_bytes = 0
 
     def ask(self, now_us: int) -> LinkNews:
-        """Somebody else says it is the peer: ask the connection there is to show that it lives."""
+        """Ask the connection there is to show that it lives, and the peer to say what it has."""
         return LinkNews([self._ping(now_us)] if self.state is LinkState.UP else [], [])
 
     def owes_answer(self, asked_at_us: int, now_us: int) -> bool:
@@ -304,6 +309,9 @@ class Link:
             news.frames += self._out.fly(self._acknowledge_now)
         elif isinstance(frame, Ping):
             news.frames.append(Pong(frame.sent_at_us))
+            if self._ack_due_us is not None:
+                # Who asks may wait for it to send more.
+                news.frames.append(Ack(self._acknowledge_now()))
         else:
             self._on_pong(frame, now_us)
 

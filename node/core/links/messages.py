@@ -10,7 +10,7 @@ from node.core.streams.ticks import Span
 from planner.estimate.statistics import StreamProfile
 from planner.model.beginning import DEFAULT_BEGINNING, Beginning
 from planner.model.copies import RunningCopy
-from planner.model.query import FRONTIER_POLICY, Policy, Sequence, StreamInfo
+from planner.model.query import FRONTIER_POLICY, KeptJoin, Policy, Sequence, StreamInfo
 
 #: What a query begins with. Later ones are numbered by their home, rising over its lives.
 FIRST_GENERATION = 0
@@ -18,9 +18,13 @@ FIRST_GENERATION = 0
 NO_GENERATION = 2**62
 
 
+#: Of heads or aliases: a tick for each.
+Ticks = tuple[tuple[str, int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class AskProfile:
-    """Home asks what a site knows of its streams, as a query that is not installed yet sees them.
+    """Home asks what a site knows of its streams, as a query sees them that is not installed yet, or that runs.
 
     ``query_id`` is that of the question.
     """
@@ -28,6 +32,12 @@ class AskProfile:
     query_id: str
     text: str
     streams: tuple[StreamInfo, ...]
+    #: The query that runs; then what was counted of it is asked too.
+    running: str = ""
+    #: Nothing else is asked: to measure streams costs more.
+    counts_only: bool = False
+    #: Streams are measured by so much of their past, in event time; 0: by all that is at hand.
+    past_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,21 @@ class LinkSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningCounts:
+    """What a site has counted of a query that runs, since it knows of it. Only differences of two answers say much."""
+
+    #: By peer, bytes that left for it.
+    sent: tuple[tuple[str, int], ...] = ()
+    #: By alias, what shipping all its tuples to the sink would have sent; and up to which tick that is.
+    ship_all: tuple[tuple[str, int], ...] = ()
+    frontiers: Ticks = ()
+    #: Copies of its streams that other queries use too, as far as these need them.
+    shared: tuple[RunningCopy, ...] = ()
+    #: Sites that it cannot reach now.
+    unreached: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Profiles:
     """Answers AskProfile: what was measured, by alias, and why the others could not be. Refused is an answer too."""
 
@@ -49,10 +74,8 @@ class Profiles:
     links: tuple[LinkSeen, ...] = ()
     #: Copies of its streams of the query that run.
     copies: tuple[RunningCopy, ...] = ()
-
-
-#: Of heads or aliases: a tick for each.
-Ticks = tuple[tuple[str, int], ...]
+    #: If it was asked of a query that runs.
+    counts: RunningCounts | None = None
 
 
 def require_ticks(who: str, what: str, ticks: Ticks, names: Collection[str]) -> None:
@@ -95,6 +118,10 @@ class Prepare:
     resumed: Resumption | None = None
     #: Where it is to begin, if it has never run.
     beginning: Beginning = DEFAULT_BEGINNING
+    #: The joins that are kept for it: it is about the query that has them as streams. Or, if ``part`` says so, about
+    #: the one of that name itself. ``text`` and ``streams`` are the whole query's.
+    kept: tuple[KeptJoin, ...] = ()
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +230,61 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """A site has all that a generation needs which takes over from the one that runs: heads could walk with it now."""
+
+    query_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """A site tells the home of a query that goes by the clock what it has measured to others since it last did."""
+
+    query_id: str
+    rtt_us: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Home tells the sites of such a query what to go by from now on."""
+
+    query_id: str
+    delta_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Every site is ready: the heads of your streams go over to a generation, each from where its stream is now."""
+
+    query_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """From the head's own site: its walks from a tick on are those of a generation, earlier ones of those before.
+
+    It is said before anything of that tick is.
+    """
+
+    query_id: str
+    generation: int
+    head: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """All walks of the generations before this one are done: they are over, and the query goes on with this alone."""
+
+    query_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
-    """Forget the query."""
+    """Forget the query; or a generation that was to take over, if it is one's name."""
 
     query_id: str
 
@@ -244,6 +324,13 @@ class LeaseCopy:
 @dataclass(frozen=True, slots=True)
 class CloseCopy:
     """From holder to owner: nobody uses this copy any more."""
+
+    copy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """From owner to holder: with all that was sent before this, a copy is as far as its stream."""
 
     copy: int
 
@@ -382,6 +469,9 @@ class Done:
 
     query_id: str
     frontiers: Ticks
+    #: Of a join that is kept: it has every row before these ticks, and those who read it do not hold it back. So
+    #: sources need not wait; nothing may be forgotten because of it.
+    taken: Ticks = ()
 
 
 #: Messages about a query: they name it.
@@ -395,6 +485,12 @@ QueryMessage = (
     | Fence
     | Lost
     | Returned
+    | Ready
+    | RoundTrips
+    | Delta
+    | Switch
+    | Cut
+    | Floor
     | Drop
     | Failed
     | OpenCopy
@@ -407,7 +503,7 @@ QueryMessage = (
     | Done
 )
 #: Messages about a copy, whichever queries use it: from its owner, and from its holder.
-OwnerMessage = SetPortion | DropPortion | Sync | Fetched
+OwnerMessage = Level | SetPortion | DropPortion | Sync | Fetched
 HolderMessage = CloseCopy | Fetch
 CopyMessage = OwnerMessage | HolderMessage
 Message = QueryMessage | CopyMessage

@@ -19,7 +19,7 @@ class Outbox:
         self.now_us = 0
         #: The sites with which there are links; None if there is one with every site.
         self.peers: frozenset[str] | None = None
-        #: How many bytes wait for the link with a site.
+        #: How many bytes are on their way to a site, or wait for that.
         self.backlog_bytes: Callable[[str], int] = lambda _: 0
         #: Whether there is a connection with a site.
         self.is_up: Callable[[str], bool] = lambda _: True

@@ -27,6 +27,11 @@ class Outgoing:
         return self._flying_bytes + self._waiting_bytes
 
     @property
+    def waiting_bytes(self) -> int:
+        """What has not left yet."""
+        return self._waiting_bytes
+
+    @property
     def flies(self) -> bool:
         """Whether something is on its way that was not acknowledged."""
         return bool(self._flying)

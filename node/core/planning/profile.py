@@ -66,14 +66,14 @@ def sample_of(batches: tuple[Batch, ...]) -> Sample:
     return Sample(rows, np.concatenate([batch.ts for batch in batches]), rows.num_rows / len(batches))
 
 
-def profile_of(query: JoinQuery, alias: str, tau_ms: int, sample: Sample) -> StreamProfile:
-    """Measure a stream as ``query`` sees it under the name ``alias``.
+def profile_of(query: JoinQuery, alias: str, tau_ms: int, sample: Sample, span_us: int | None = None) -> StreamProfile:
+    """Measure a stream as ``query`` sees it under the name ``alias``; ``span_us``: the time that the sample covers.
 
     Raises QueryFailedError if its event times do not fit the query.
     """
     unit = query.ref(alias).stream.unit
     seen = sample.rows.num_rows
-    span_us = _span_us(sample.ts, 1000 * tau_ms, unit)
+    span_us = span_us or _span_us(sample.ts, 1000 * tau_ms, unit)
     reach = reach_of(query, alias, tau_ms)
     batch = _batch(sample)
     view = View(query, reach, TICK_MIN).rows(SealedRows(reach.stream, batch.span, batch.rows, batch.ts, 0, 0))

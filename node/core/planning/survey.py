@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from node.core.effects import MeasureStream, ReportStatistics
 from node.core.events import LinkMeasured, StatisticsRequested, StreamMeasured
 from node.core.limits import Limits
-from node.core.links.messages import AskProfile, LinkSeen, Profiles, Refused
+from node.core.links.messages import AskProfile, LinkSeen, Profiles, Refused, RunningCounts
 from node.core.links.outbox import Outbox
 from node.core.planning.profile import for_the_wire
 from node.core.streams.stream import StreamState, check_same
@@ -29,6 +29,7 @@ class _Answering:
 
     peer: str
     streams: dict[str, None]
+    running: str
     waiting: dict[str, None]
     profiles: dict[str, StreamProfile] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class _Collecting:
     waiting: dict[str, None]
     profiles: dict[str, StreamProfile] = field(default_factory=dict)
     links: dict[str, tuple[LinkSeen, ...]] = field(default_factory=dict)
+    counts: dict[str, RunningCounts] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     copies: list[RunningCopy] = field(default_factory=list)
 
@@ -61,14 +63,19 @@ class Survey:
         limits: Limits,
         outbox: Outbox,
         running_copies: Callable[[], tuple[RunningCopy, ...]] = tuple,
+        counted: Callable[[str], RunningCounts] = lambda _: RunningCounts(),
     ) -> None:
-        """``running_copies`` tells of the copies of this site's streams, wherever they are."""
+        """``running_copies`` tells of the copies of this site's streams, wherever they are.
+
+        ``counted`` tells what was counted of a query.
+        """
         self._site = outbox.site
         self._tau_us = 1000 * tau_ms
         self._streams = streams
         self._limits = limits
         self._outbox = outbox
         self._running_copies = running_copies
+        self._counted = counted
         self._links: dict[str, LinkSeen] = {}
         self._answering: dict[tuple[str, str], _Answering] = {}
         self._collecting: dict[str, _Collecting] = {}
@@ -79,15 +86,17 @@ class Survey:
     # -- asking -------------------------------------------------------------------------------
 
     def on_requested(self, event: StatisticsRequested) -> None:
-        """Ask every site of the query's streams, this one too if it has one."""
+        """Ask every site of the query's streams, this one too if it has one, or if it is the home of one that runs."""
         query = event.query
-        sites = dict.fromkeys(sorted({ref.stream.site for ref in query.streams}))
+        here = [self._site] if event.running else []
+        sites = dict.fromkeys(sorted({*here, *(ref.stream.site for ref in query.streams)}))
         streams = {ref.stream.name: ref.stream for ref in query.streams}
         self._collecting[event.request_id] = _Collecting(
             query, self._outbox.now_us, dict(sites), links={self._site: tuple(self._links.values())}
         )
         for site in sites:
-            self._outbox.send(site, AskProfile(event.request_id, query.text, tuple(streams.values())))
+            asked = (event.running, event.counts_only, event.past_us)
+            self._outbox.send(site, AskProfile(event.request_id, query.text, tuple(streams.values()), *asked))
 
     def on_profiles(self, peer: str, message: Profiles) -> None:
         """A site answered; what it says of streams that are not its own is not taken."""
@@ -99,6 +108,8 @@ class Survey:
         collecting.profiles |= {alias: profile for alias, profile in message.profiles if alias in own}
         collecting.missing |= {alias: reason for alias, reason in message.missing if alias in own}
         collecting.links[peer] = message.links
+        if message.counts is not None:
+            collecting.counts[peer] = message.counts
         collecting.copies += [copy for copy in message.copies if copy.owner == peer and copy.stream in streams]
         self._answered(message.query_id, peer)
 
@@ -121,7 +132,8 @@ class Survey:
             if ref.alias not in collecting.profiles:
                 collecting.missing.setdefault(ref.alias, f"site {ref.stream.site} said nothing of it")
         copies = tuple(collecting.copies)
-        self._outbox.do(ReportStatistics(request_id, collecting.profiles, collecting.links, collecting.missing, copies))
+        found = (collecting.profiles, collecting.links, collecting.missing, copies, collecting.counts)
+        self._outbox.do(ReportStatistics(request_id, *found))
 
     def on_clock(self) -> None:
         """Questions that have waited long enough go on without those who did not answer."""
@@ -145,11 +157,21 @@ class Survey:
             self._outbox.send(peer, Refused(message.query_id, str(error)))
             return
         streams = dict.fromkeys(ref.stream.name for ref in own)
-        answering = _Answering(peer, streams, dict.fromkeys(ref.alias for ref in own))
+        measured = [] if message.counts_only else own
+        answering = _Answering(peer, streams, message.running, dict.fromkeys(ref.alias for ref in measured))
         self._answering[peer, message.query_id] = answering
-        for ref in own:
-            batches = self._streams[ref.stream.name].recent.batches()
-            self._outbox.do(MeasureStream(message.query_id, query, ref.alias, batches))
+        for ref in measured:
+            stream = self._streams[ref.stream.name]
+            if not message.past_us:
+                self._outbox.do(MeasureStream(message.query_id, query, ref.alias, stream.recent.batches()))
+                continue
+            batches, span_us = stream.recent_past(message.past_us)
+            if batches:
+                self._outbox.do(MeasureStream(message.query_id, query, ref.alias, batches, span_us))
+            else:
+                # What its source begins with is not what it is like now.
+                del answering.waiting[ref.alias]
+                answering.missing[ref.alias] = "nothing has come since the site was started"
         self._answer_if_ready(message.query_id, answering)
 
     def on_measured(self, event: StreamMeasured) -> None:
@@ -176,4 +198,5 @@ class Survey:
             copy for copy in self._running_copies() if copy.owner == self._site and copy.stream in answering.streams
         )
         missing = tuple(answering.missing.items())
-        self._outbox.send(answering.peer, Profiles(request_id, profiles, missing, links, copies))
+        counts = self._counted(answering.running) if answering.running else None
+        self._outbox.send(answering.peer, Profiles(request_id, profiles, missing, links, copies, counts))

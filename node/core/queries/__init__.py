@@ -1,1 +1,1 @@
-"""The queries that a site takes part in, and the walks of their heads' batches."""
+"""What a query is at one of its sites, a run: its shape, its leases, and the walks of its heads' batches."""

@@ -16,6 +16,7 @@ from node.core.arrangements.local_tables import TableWish
 from node.core.arrangements.reach import Reach
 from node.core.arrangements.table import RowTable
 from node.core.links.messages import Resumption, Start
+from node.core.queries.query_id import is_successor
 from node.core.queries.shape import CopyNeed, Shape, StepShape, needs
 from node.core.streams.ticks import TICK_END, tick_of, tick_start
 from planner.model.copies import RunningCopy, copy_of
@@ -203,8 +204,16 @@ class QueryLeases:
         done = {head: message.first_walk_of(head) for head in self._plan.query.aliases}
         lease.done, lease.own_done = done_with(alias, done), done[alias]
         if self._plan.policy.name is PolicyName.DELTA:
-            unit = self._plan.query.ref(lease.reach.alias).stream.unit
-            lease.linger = 2 * message.delta_us * unit // TimeUnit.US
+            lease.linger = self._linger(lease, message.delta_us)
+
+    def linger(self, delta_us: int) -> None:
+        """Under policy delta, forget by another delta from now on. What has gone by the one before stays gone."""
+        for lease in [*(lease for _, lease in self._held), *self._claims]:
+            lease.linger = self._linger(lease, delta_us)
+
+    def _linger(self, lease: Lease, delta_us: int) -> int:
+        unit = self._plan.query.ref(lease.reach.alias).stream.unit
+        return 2 * delta_us * unit // TimeUnit.US
 
     def _begin_late(self, lease: Lease, message: Start, is_copy: bool) -> None:
         """A query that goes on sees nothing before what its first walks see, though it has the log from before that."""
@@ -229,6 +238,7 @@ class QueryLeases:
             self._plan.policy.name is PolicyName.DELTA,
             message.resumed is not None,
             self._is_alone,
+            is_successor(self._query_id),
         )
         leases = self._copy_leases(need)
         for lease in leases:
@@ -284,6 +294,13 @@ class QueryLeases:
             if isinstance(copy, FullHolder) and copy.table is table:
                 found.append(need.alias)
         return [alias for alias in found if self._shape.starts[alias] == self._site]
+
+    def is_level(self, arrangements: Arrangements) -> bool:
+        """Whether all that is looked at has caught up with its streams."""
+        tables = self._tables.values()
+        return all(copy.is_level for copy in self._copies.values()) and not any(
+            arrangements.readers.is_behind(table) for table in tables
+        )
 
     def table_of(self, alias: str) -> RowTable | None:
         """The table of a local stream."""

@@ -2,10 +2,18 @@
 
 No two queries ever have the same one: the home's life rises with every start of its daemon, even when the site's folder
 was emptied. A life is written with 32 digits, so that it is short; letters that look like others are none of them.
+
+At its sites a query is a run, which has the query's name, ``frankfurt-1mhqyjj-1``. When it goes over to another plan
+there are two for a while: the **successor**'s name ends with its generation, ``frankfurt-1mhqyjj-1~1r5wq3p0001``.
+
+A join that is kept for a query is a query of the site that keeps it, ``frankfurt-1mhqyjj-1.pairs@virginia``; its rows
+are the stream ``frankfurt-1mhqyjj-1.pairs`` of that site.
 """
 
 from __future__ import annotations
 
+_MARK = "~"
+_KEPT_AT = "@"
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -14,8 +22,40 @@ def new_query_id(site: str, life: int, count: int) -> str:
     return f"{site}-{_short(life)}-{count}"
 
 
+def successor_of(query: str, generation: int) -> str:
+    """The name of the run that takes a query over from the one before, by another plan."""
+    return f"{query}{_MARK}{_short(generation)}"
+
+
+def query_of(run: str) -> str:
+    """The query of a run."""
+    return run.partition(_MARK)[0]
+
+
+def is_successor(run: str) -> bool:
+    """Whether a run took its query over, or is to, from one that was there before."""
+    return _MARK in run
+
+
+def kept_join_of(query: str, name: str, site: str) -> str:
+    """The name of the query that makes a join which a site keeps for another one."""
+    return f"{query}.{name}{_KEPT_AT}{site}"
+
+
+def kept_stream_of(query: str) -> str:
+    """The stream that the rows are of a kept join of this name."""
+    return query.rpartition(_KEPT_AT)[0]
+
+
+def keeping_of(query: str) -> str:
+    """The query for which a join is kept that has this name; empty if it is no such name."""
+    return query.rpartition(_KEPT_AT)[0].rpartition(".")[0]
+
+
 def home_of(query: str) -> str:
     """The site whose name a query's starts with; empty if it is no such name."""
+    if _KEPT_AT in query:
+        return query.rpartition(_KEPT_AT)[2]
     parts = query.rsplit("-", 2)
     return parts[0] if len(parts) == 3 else ""
 

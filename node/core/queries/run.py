@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from node.core.links.outbox import Outbox
 from node.core.queries.head_way import HeadWay
 from node.core.queries.leases import QueryLeases
 from node.core.queries.life import Life, Reaction, RunEvent, RunState
+from node.core.queries.query_id import is_successor
 from node.core.queries.run_counts import RunCounts
 from node.core.queries.shape import Shape, shape_of
 from node.core.queries.waiting import Waiting, Walk
@@ -61,6 +63,12 @@ class QueryRun:
         self.plan = plan
         self.generation = generation
         self.resumed = resumed
+        #: It takes the query over from the run before: its heads begin where that one's are cut.
+        self.is_successor = is_successor(query_id)
+        self._begins = dict(begins or {})
+        #: By head, the successor that walks from a tick on, and the tick; of a successor, from which on it does itself.
+        self._ends: dict[str, tuple[int, int]] = {}
+        self._cuts: dict[str, int] = {}
         self.shape: Shape = shape_of(plan)
         self.prepared_us = outbox.now_us
         #: When it was started, or more of it was done.
@@ -157,10 +165,11 @@ class QueryRun:
         self.moved_us = self._outbox.now_us
         self._done = {alias: message.first_walk_of(alias) for alias in query.aliases}
         islands = () if message.resumed is None else message.resumed.islands
-        self._heads = {
-            head: HeadWay(tick, tuple(span for other, span in islands if other == head), self._tau_ms * query.unit)
-            for head, tick in self._done.items()
-        }
+        for head, tick in self._done.items():
+            stored = tuple(span for other, span in islands if other == head)
+            first = TICK_END if self.is_successor else tick
+            _, end = self._ends.get(head, (self.generation, TICK_END))
+            self._heads[head] = HeadWay(first, stored, self._tau_ms * query.unit, end)
         self._leases.start(self._arrangements, message, self._tau_ms)
         gate: Gate = DeltaGate(message.delta_us) if self.plan.policy.name is PolicyName.DELTA else FrontierGate()
         for alias in query.aliases:
@@ -196,6 +205,8 @@ class QueryRun:
             table, first = self._leases.table_of(alias), self._done[alias]
             if table is None or self.shape.starts[alias] != self._outbox.site or not self.is_resumed:
                 continue
+            if self.is_successor:
+                continue
             cursor = HeadCursor(self.query_id, self.generation, alias, table, first)
             if cursor.is_behind:
                 self._cursors[alias] = cursor
@@ -204,7 +215,54 @@ class QueryRun:
     @property
     def pins(self) -> dict[str, int]:
         """By local stream: what its log must have for the query to begin again is from this event time on."""
-        return self._leases.pins()
+        if self.started:
+            return self._leases.pins()
+        found: dict[str, int] = {}
+        for alias, tick in self._begins.items():
+            reach = self._reaches[alias]
+            found[reach.stream] = min(found.get(reach.stream, TICK_END), tick_start(tick, reach.tau))
+        return found
+
+    # -- going over to a successor ------------------------------------------------------------
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether this site has said of its heads from where on they are its own."""
+        return any(alias in self._cuts for alias in self.local_aliases)
+
+    @property
+    def is_level(self) -> bool:
+        """Whether all that it looks at has caught up with its streams: heads could walk without waiting for that."""
+        return self.started and self._leases.is_level(self._arrangements)
+
+    def begin_head(self, head: str, tick: int) -> None:
+        """The walks of a head are its own from a tick on.
+
+        Where they do not start, home may have said already that some of them are done: the cut came another way.
+        Raises PeerProtocolError if it cannot have them, or has them already.
+        """
+        starts_here = self.shape.starts[head] == self._outbox.site
+        if not self.started or head in self._cuts or (starts_here and tick < self._done[head]):
+            raise PeerProtocolError(
+                f"query {self.query_id} requires a cut once, beyond what is done; got {head}={tick}"
+            )
+        self._cuts[head] = tick
+        self._heads[head] = replace(self._heads[head], first=tick)
+
+    def end_head(self, head: str, generation: int, tick: int) -> None:
+        """The walks of a head are a successor's from a tick on.
+
+        Raises PeerProtocolError if that has them already. A later one takes them over from that, not from here: its
+        site may have heard before this one that what is to do here is done.
+        """
+        by, _ = self._ends.get(head, (self.generation, tick))
+        if by == generation:
+            raise PeerProtocolError(f"query {self.query_id} requires one end of each head; got {head}={tick} again")
+        if by != self.generation:
+            return
+        self._ends[head] = generation, tick
+        if head in self._heads:
+            self._heads[head] = replace(self._heads[head], end=tick)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -227,6 +285,9 @@ class QueryRun:
             self._on_head_batch(alias, sealed, alias in local and alias not in self._cursors, alias in starting)
 
     def _keep_early_batch(self, table: RowTable, sealed: SealedRows) -> None:
+        if self.is_successor:
+            # Its walks begin later.
+            return
         if not self.is_resumed:
             self._early_batches.append((table, sealed))
         elif isinstance(table, FullTable):
@@ -256,6 +317,19 @@ class QueryRun:
             part = self._heads[alias].part(rows, span)
             walk = Walk(self.query_id, self.generation, alias, span, sealed.sealed_at_us, 0, part)
             self._running().advance(walk)
+
+    def on_delta(self, delta_us: int) -> None:
+        """Walks that come go by another delta; those that wait have their time.
+
+        Raises PeerProtocolError if it does not go by one that is measured.
+        """
+        if not self.started or not self.plan.policy.is_measured:
+            required = "policy delta, without a delta that was given, and a start"
+            raise PeerProtocolError(f"query {self.query_id} requires {required}; got delta {delta_us} us")
+        gate = self._running().gate
+        assert isinstance(gate, DeltaGate)
+        gate.delta_us = delta_us
+        self._leases.linger(delta_us)
 
     def is_full(self, feed: RowTable | HeadCursor) -> bool:
         """Whether as much of what a table or a cursor feeds is under way as is allowed."""
@@ -313,6 +387,12 @@ class QueryRun:
         return self._walks
 
     # -- done ---------------------------------------------------------------------------------
+
+    def on_taken(self, taken: tuple[tuple[str, int], ...]) -> None:
+        """The sink of a join that is kept has the rows of these heads up to these ticks: their sources may go on."""
+        for head, tick in taken:
+            if head in self.backlogs and self.backlogs[head].done(tick):
+                self.moved_us = self._outbox.now_us
 
     def on_done(self, frontiers: tuple[tuple[str, int], ...]) -> None:
         """The sink is done with these heads up to these ticks: forget what nobody can see any more."""

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from node.core.engine import TS
 from node.core.planning.ship_all import ShipAllMeter
+from node.core.queries.query_id import query_of
 from node.core.queries.waiting import Walk
 from node.core.status import StepRows, ViewCount
 from node.core.streams.ticks import TICK_END
@@ -14,10 +15,10 @@ from planner.model.time_unit import TimeUnit
 
 
 class RunCounts:
-    """One query at one site."""
+    """One run of a query at one site."""
 
-    def __init__(self, query_id: str, plan: Plan, site: str, local_aliases: tuple[str, ...]) -> None:
-        self._query_id = query_id
+    def __init__(self, run_id: str, plan: Plan, site: str, local_aliases: tuple[str, ...]) -> None:
+        self._run_id = run_id
         self._unit = plan.query.unit
         self._is_sink = plan.sink == site
         self._rows = dict.fromkeys(local_aliases, 0)
@@ -46,8 +47,9 @@ class RunCounts:
 
     def views(self) -> list[ViewCount]:
         """What the query saw of the local streams."""
+        query_id = query_of(self._run_id)
         return [
-            ViewCount(self._query_id, alias, rows, self._ship_all[alias].nbytes, self._span_us(alias))
+            ViewCount(query_id, self._run_id, alias, rows, self._ship_all[alias].nbytes, self._span_us(alias))
             for alias, rows in self._rows.items()
         ]
 
@@ -57,4 +59,4 @@ class RunCounts:
 
     def steps(self) -> list[StepRows]:
         """Rows of walks before each step that was begun here."""
-        return [StepRows(self._query_id, head, step, *counts) for (head, step), counts in self._steps.items()]
+        return [StepRows(self._run_id, head, step, *counts) for (head, step), counts in self._steps.items()]

@@ -125,6 +125,7 @@ class Walks:
         if waiting.stage is Stage.FETCH:
             half.fetched(waiting)
         else:
+            self.gate.passed(waiting)
             half.opened(waiting)
 
     def answered(self, waiting: Waiting, rows: pa.RecordBatch) -> None:
@@ -138,7 +139,7 @@ class Walks:
     def on_clock(self) -> None:
         """Time passed."""
         for waiting in self.gate.due(self._outbox.now_us):
-            self.wake(waiting)
+            self._half(waiting).opened(waiting)
 
     def on_done(self, done: dict[str, int]) -> None:
         """The sink is done with these heads up to these ticks."""

@@ -18,9 +18,12 @@ class Backlog:
         self.batches.append((end, nbytes))
         self.nbytes += nbytes
 
-    def done(self, frontier: int) -> None:
+    def done(self, frontier: int) -> bool:
+        """What ends before a tick is over; whether there was any."""
+        before = len(self.batches)
         while self.batches and self.batches[0][0] <= frontier:
             self.nbytes -= self.batches.popleft()[1]
+        return len(self.batches) < before
 
     def full(self, limits: Limits) -> bool:
         """Whether its source has to wait."""

@@ -6,7 +6,7 @@ kept. This cannot deadlock. Of the streams that stand still for queries whose si
 stored, take the one with the lowest frontier: its walks need no other stream to move, since what others read from logs
 (``HeadCursor``) moves without their stream. So they end, its backlog shrinks, and it is read on. A query of which
 that is not true, because a site is away or rows cannot be stored, is voided after a while and follows no stream any
-more (``queries.lagging``). When it goes on it is behind, reads the log, and stops nobody until it has caught up.
+more (``lagging``). When it goes on it is behind, reads the log, and stops nobody until it has caught up.
 
 A batch that is sealed is logged before anything else is done with it: **fed** is how far the stream is logged, and so
 how far anybody has seen it. After a restart the log says where all of this stood, and the stream goes on from there.
@@ -33,6 +33,7 @@ from node.core.streams.view import SealedRows
 from planner.model.beginning import BeginAt, Beginning
 from planner.model.errors import NarrowsError
 from planner.model.query import StreamInfo
+from planner.model.time_unit import TimeUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,20 @@ class StreamState:
         if restored_to is not None and restored_to < seen:
             lost = f"ticks {tick_text(restored_to)} to {tick_text(seen)}, since its site was restored from a backup"
             raise NarrowsError(f"data loss: stream {self.info.name} requires its log; got one without {lost}")
+
+    def recent_past(self, past_us: int) -> tuple[tuple[Batch, ...], int | None]:
+        """The newest batches, of so much event time, and how much of that they cover, if they do not say it best.
+
+        At least the newest one, however old: then time without tuples is counted.
+        """
+        batches = self.recent.batches()
+        if not batches or self.fed == TICK_END:
+            return batches, None
+        past, end = past_us * self.info.unit // TimeUnit.US, tick_start(self.fed, self.tau)
+        found = [batch for batch in batches if batch.ts[0] >= end - past] or [batches[-1]]
+        # If more is known that is older, nothing is missing of the time.
+        begin = int(found[0].ts[0]) if len(found) == len(batches) else min(int(found[0].ts[0]), end - past)
+        return tuple(found), max(1, end - begin) * TimeUnit.US // self.info.unit
 
     @property
     def earliest(self) -> int:

@@ -18,7 +18,7 @@ from node.core.engine import TS
 from node.core.errors import QueryFailedError, invariant
 from node.core.kernels.evaluation import holds
 from node.core.keys.hashing import I64
-from node.core.streams.ticks import Span, tick_start
+from node.core.streams.ticks import Span, tick_of, tick_start
 from planner.model.query import Expr, JoinQuery
 
 
@@ -82,6 +82,29 @@ class SealedRows:
         rows, ts = self.rows.slice(skip), self.ts[skip:]
         invariant(self._passes is None, "view: batches of a full copy are taken whole")
         return SealedRows(self.stream, span, rows, ts, first, self.sealed_at_us, self.passed)
+
+    def before(self, tick: int, tau: int) -> SealedRows:
+        """What of it is before a tick."""
+        if tick >= self.span.end:
+            return self
+        count = int(np.searchsorted(self.ts, tick_start(tick, tau)))
+        rows, ts = self.rows.slice(0, count), self.ts[:count]
+        invariant(self._passes is None, "view: batches of a full copy are taken whole")
+        return SealedRows(
+            self.stream, Span(self.span.first, tick), rows, ts, self.first, self.sealed_at_us, self.passed
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory, of batches that it may be a part of only its share."""
+        return int(self.rows.nbytes + self.ts.nbytes)
+
+    def end_within(self, nbytes: float, tau: int) -> int:
+        """The tick before which there is no more than so much; but a tick with tuples at least, if there is any."""
+        if self.nbytes <= nbytes:
+            return self.span.end
+        place = int(len(self) * nbytes / self.nbytes)
+        return min(self.span.end, max(tick_of(int(self.ts[place]), tau), tick_of(int(self.ts[0]), tau) + 1))
 
     def passing(self, condition: Expr | None, from_ts: int) -> I64:
         """The places of the rows from an event time on that pass a filter; its columns are under the stream's name."""

@@ -66,6 +66,8 @@ class HeldCopy:
         self.tuples = 0
         #: What is before this position may be gone.
         self.kept_from = 0
+        #: It has caught up with its stream, so nobody who looks here waits for more than a batch.
+        self.is_level = False
 
     @property
     def frontier(self) -> int:
@@ -115,6 +117,8 @@ class OwnedCopy:
         self.resumed: dict[str, None] = {}
         #: Full tuples that were ever sent.
         self.tuples = 0
+        #: What was ever sent for it.
+        self.sent_bytes = 0
 
     @property
     def frontier(self) -> int:

@@ -53,6 +53,8 @@ class Wanted:
     is_resumed: bool = False
     #: It must not use a copy that is there: the owner's half has forgotten what only others do not need any more.
     is_own: bool = False
+    #: Its walks begin where those of the run before are cut, which is yet to come.
+    begins_later: bool = False
 
 
 class Wisher(Protocol):
@@ -221,7 +223,7 @@ def _is_right_again(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int)
     assert lease.first_tick is not None
     if isinstance(copy, FullHolder):
         # Walks cannot start with batches that have passed: the log that has them is elsewhere.
-        in_time = not wanted.starts_walks or prepared <= lease.own_done
+        in_time = not wanted.starts_walks or wanted.begins_later or prepared <= lease.own_done
         return in_time and copy.serves_from(lease, TICK_MIN)
     if isinstance(copy, ReducedHolder):
         return copy.reaches_back_to(lease.first_ts)

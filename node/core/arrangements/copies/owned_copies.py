@@ -23,8 +23,9 @@ from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.kernels.evaluation import EvaluationError, evaluate
 from node.core.limits import Limits
 from node.core.links.causes import Cause, Purpose
-from node.core.links.messages import CopyMessage, OpenCopy, payload_bytes
+from node.core.links.messages import CopyMessage, Level, OpenCopy, payload_bytes
 from node.core.links.outbox import Outbox, too_large
+from node.core.queries.query_id import query_of
 from node.core.queries.shape import CopyNeed
 from node.core.queries.waiting import Waiting
 from node.core.status import CopyStatus
@@ -203,6 +204,10 @@ class OwnedCopies:
             self._readers.begin(spec.stream, copy)
         return copy
 
+    def say_level(self, copy: OwnedCopy) -> None:
+        """A copy is as far as its stream, once all that was sent for it is there."""
+        self.post(copy, Level(copy.number))
+
     @staticmethod
     def is_idle(copy: OwnedCopy) -> bool:
         """W' of a time window is sent only what is asked for."""
@@ -303,6 +308,7 @@ class OwnedCopies:
         if (copy.peer, copy.number) in self._broken:
             # What comes after a gap must not be taken for the next.
             return
+        copy.sent_bytes += size
         query_id, need = next(iter(copy.users.items()), ("", -1))
         self._outbox.send(copy.peer, message, Cause(query_id, Purpose.COPY, "", need))
 
@@ -324,6 +330,17 @@ class OwnedCopies:
         found: list[RunningCopy] = []
         for copy in self._copies.values():
             found += copy.specs if isinstance(copy, FullOwner) else [copy.spec]
+        return found
+
+    def specs_beside(self, query_id: str) -> list[RunningCopy]:
+        """What other queries than this one need."""
+        found: list[RunningCopy] = []
+        for copy in self._copies.values():
+            if isinstance(copy, FullOwner):
+                others = [each for user, each in copy.needed.items() if query_of(user[0]) != query_id]
+                found += [replace(copy.spec, filter=each.filter, columns=each.columns) for each in others]
+            elif any(query_of(user) != query_id for user in (*copy.users, *(one.query_id for one in copy.leases))):
+                found.append(copy.spec)
         return found
 
 

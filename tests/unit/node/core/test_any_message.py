@@ -56,7 +56,7 @@ class Meddled(Cluster):
     def step(self) -> None:
         """Something happens."""
         rare = [self._wait, self._lose, self._die]
-        often = [self._issue, self._arrive, self._begin_again]
+        often = [self._issue, self._arrive, self._begin_again, self._replan]
         self.draw.choice([*rare, *2 * often, self._begin_again, *5 * [self._meddle], *8 * [self._go_on]])()
 
     def _issue(self) -> None:
@@ -64,6 +64,11 @@ class Meddled(Cluster):
             self.issued += 1
             beginning = Beginning(self.draw.choice([BeginAt.START, BeginAt.NOW]), 0)
             self.issue(self.draw.choice(SITES), self.draw.choice([*Algorithm]), f"q{self.issued}", beginning)
+
+    def _replan(self) -> None:
+        if self.issued:
+            sink = self.draw.choice(SITES)
+            self.replan(sink, self.draw.choice([*Algorithm]), f"q{self.draw.randint(1, self.issued)}")
 
     def _arrive(self) -> None:
         for stream in [*self.reads][: self.draw.randint(1, 2)]:

@@ -186,7 +186,7 @@ def test_a_query_whose_rows_cannot_be_stored_waits_with_its_pins_alone_until_the
 
 def test_a_query_that_is_only_slow_is_given_twice_as_long_each_time() -> None:
     cluster, _ = cut_from_home(Algorithm.SP_D)
-    lagging = cluster.sites["ash"]._participant._lagging
+    lagging = cluster.sites["ash"]._participant.lagging
     run = cluster.sites["ash"].runs["q1"]
     assert lagging.patience_us(run) == LIMITS.lag_us
     for times in (2, 4, 8):

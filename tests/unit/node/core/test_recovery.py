@@ -353,9 +353,9 @@ def test_fences_of_what_is_unknown_are_forgotten_before_those_of_a_query_that_go
     cluster.settle()
     for number in range(9):
         cluster.say("ash", "bow", Fence(f"unknown-{number}", 7))
-    fences = cluster.sites["bow"]._participant._fences
+    fences = cluster.sites["bow"]._participant.fences.places
     assert len(fences) == 3
-    assert {("ash", "q1"), ("cam", "q1")} < fences.keys()
+    assert {("ash", "q1"), ("cam", "q1")} < set(fences)
     feed(cluster, 30)
     finish(cluster, 60)
     check_whole(cluster)

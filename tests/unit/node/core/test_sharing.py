@@ -25,6 +25,7 @@ from node.core.links.messages import (
     Fetch,
     Fetched,
     LeaseCopy,
+    Level,
     Lost,
     Message,
     OpenCopy,
@@ -946,7 +947,8 @@ def test_a_copy_whose_query_was_dropped_before_its_owner_heard_of_it_serves_anot
     issue(cluster, "cam", "q1", algorithm, TIME_WINDOW)
     issue(cluster, "cam", "q2", algorithm, TIME_WINDOW)
     cluster.settle_but(("bow", "ash"))
-    said = [OpenCopy, LeaseCopy] + [SetPortion] * (algorithm.spec.copy is CopyKind.FULL)  # of ash's copy of r
+    # Of the copy of r that ash has: what it is to have, and that it is as far as r.
+    said = [OpenCopy, LeaseCopy] + [SetPortion] * (algorithm.spec.copy is CopyKind.FULL) + [Level]
     assert [type(message) for message in cluster.mail["bow", "ash"]] == said
     cluster.give("cam", DropRequested("q1"))
     assert isinstance(cluster.deliver("cam", "ash"), Drop)

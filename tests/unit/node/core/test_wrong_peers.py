@@ -8,24 +8,34 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from node.core.effects import QueryState
+from node.core.effects import IgnoreReason, QueryState, SwitchState
 from node.core.encoding.rows import encode_rows
 from node.core.engine import TS
+from node.core.errors import PeerProtocolError
 from node.core.events import DropRequested, PeerGreeted, QueryIssued
 from node.core.limits import Limits
 from node.core.links.messages import (
     Carry,
     CloseCopy,
+    Cut,
+    Drop,
+    Failed,
     Fence,
+    Floor,
     LeaseCopy,
+    Level,
+    Lost,
     Prepare,
     Prepared,
+    Ready,
     Refused,
     Resumption,
     Rows,
     Start,
+    Switch,
 )
 from node.core.queries import run as run_module
+from node.core.queries.query_id import successor_of
 from node.core.streams.ticks import TICK_MIN, Span
 from planner.model.plans import forced_plan
 from planner.model.query import Algorithm, Sequence, Step
@@ -428,7 +438,7 @@ def test_a_query_of_another_home_keeps_its_pin_whoever_asks_with_its_id() -> Non
     """It lags, and has nothing here but that."""
     cluster = streaming()
     (first,) = {message for message in cluster.sent(Prepare) if isinstance(message, Prepare)}
-    cluster.sites["bow"]._participant._lose("q1", "lags")
+    cluster.sites["bow"]._participant.ends.lose("q1", "lags")
     cluster.say("ash", "bow", replace(first, sink="ash", generation=9))
     assert cluster.sites["bow"].pins == ("q1",)
     (refused,) = [message for message in cluster.mail["bow", "ash"] if isinstance(message, Refused)]
@@ -455,3 +465,142 @@ def test_a_query_that_is_to_open_a_copy_of_its_own_cannot_use_one_that_is_there(
     cluster.settle()
     assert cluster.states[-1][:2] == ("q2", QueryState.FAILED)
     assert list(ash.runs) == ["q1"]
+
+
+# -- going over to another plan -----------------------------------------------------------------
+
+
+def going_over(sink: str, *cut: tuple[str, str]) -> tuple[Cluster, int]:
+    """A query that was asked to go over to another plan, and the number of that; all has happened but what goes these
+    ways.
+    """
+    cluster = running(Algorithm.SP_S, sink)
+    cluster.arrive("l", 5, 25)
+    cluster.arrive("r", 6, 26)
+    cluster.settle()
+    cluster.replan(sink, Algorithm.SP_D)
+    cluster.settle_but(*cut)
+    switch = cluster.sites[sink].homes["q1"].switch
+    assert switch is not None
+    return cluster, switch.generation
+
+
+def is_blamed(cluster: Cluster, peer: str, reason: str) -> bool:
+    """Whether one site is, and its query ended for that."""
+    cluster.settle()
+    told = {(who, what) for who, what in cluster.blamed}
+    assert cluster.leftovers() == []
+    return told == {(peer, reason)} and cluster.reason == f"site {peer} broke the protocol: {reason}"
+
+
+def test_a_site_that_takes_no_part_is_not_ready_and_gives_nothing_up() -> None:
+    cluster, number = going_over("ash", ("bow", "ash"))
+    home = cluster.sites["ash"].homes["q1"]
+    run = successor_of("q1", number)
+    for said in (Ready("q1", number), Refused(run, "no"), Failed(run, "no"), Lost(run, number, "no")):
+        cluster.say("cam", "ash", said)
+        cluster.settle_but(("bow", "ash"))
+        assert home.switch is not None
+        assert cluster.switches == [(SwitchState.PREPARING, "")]
+    cluster.settle()
+    assert cluster.switches[-1][0] is SwitchState.SWITCHED
+    assert cluster.blamed == []
+
+
+def test_what_is_lost_of_an_old_generation_changes_nothing_amid_it() -> None:
+    cluster, number = going_over("cam", ("bow", "cam"))
+    cluster.say("ash", "cam", Lost("q1", number - 7, "lags"))
+    assert cluster.ignored == [IgnoreReason.OTHER_GENERATION]
+    cluster.settle()
+    assert cluster.switches[-1][0] is SwitchState.SWITCHED
+    assert QueryState.RECOVERING not in {state for _, state, _ in cluster.states}
+
+
+def test_nobody_is_ready_for_another_plan_or_before_it_is_started() -> None:
+    cluster, number = going_over("cam", ("bow", "cam"))
+    cluster.say("bow", "cam", Ready("q1", number))
+    cluster.say("bow", "cam", Ready("q1", number - 1))
+    assert cluster.switches == [(SwitchState.PREPARING, "")]
+    cluster.settle()
+    assert cluster.switches[-1][0] is SwitchState.SWITCHED
+
+
+@pytest.mark.parametrize("kind", [Switch, Floor])
+def test_only_home_has_a_site_go_over(kind: type[Switch | Floor]) -> None:
+    cluster, number = going_over("cam", ("bow", "cam"))
+    cluster.say("bow", "ash", kind("q1", number))
+    what = "its switch" if kind is Switch else "its floor"
+    name = successor_of("q1", number) if kind is Switch else "q1"
+    assert is_blamed(cluster, "bow", f"query {name} requires {what} from its home, cam; got bow")
+
+
+def test_only_home_drops_a_plan_that_a_query_was_to_go_over_to() -> None:
+    cluster, number = going_over("cam", ("bow", "cam"))
+    run = successor_of("q1", number)
+    cluster.say("bow", "ash", Drop(run))
+    cluster.settle()
+    assert [peer for peer, _ in cluster.blamed] == ["bow"]
+    assert cluster.switches[-1][0] is SwitchState.GIVEN_UP
+    assert cluster.state is QueryState.RUNNING, "by the plan that it has"
+
+
+def test_a_site_goes_over_once() -> None:
+    cluster, number = going_over("cam", ("ash", "cam"), ("ash", "bow"))
+    while not any(isinstance(message, Ready) for message in cluster.mail["ash", "cam"]):
+        cluster.deliver("ash", "bow" if cluster.mail["ash", "bow"] else "cam")
+        cluster.settle_but(("ash", "cam"), ("ash", "bow"))
+    run = successor_of("q1", number)
+    required = f"query {run} requires its switch once, when all are ready"
+    while not cluster.sent(Switch):
+        cluster.deliver("ash", "cam")
+        cluster.settle_but(("ash", "cam"), ("ash", "bow"))
+    cluster.say("cam", "ash", Switch("q1", number))
+    assert is_blamed(cluster, "cam", f"{required}; got one, and has gone over")
+
+
+def test_a_site_does_not_go_over_before_the_start() -> None:
+    cluster, number = going_over("cam", ("bow", "cam"))
+    cluster.say("cam", "ash", Switch("q1", number))
+    required = f"query {successor_of('q1', number)} requires its switch once, when all are ready"
+    assert is_blamed(cluster, "cam", f"{required}; got one, and is not started")
+
+
+@pytest.mark.parametrize(("head", "sender"), [("b", "ash"), ("a", "cam"), ("zz", "ash")])
+@pytest.mark.parametrize("receiver", ["bow", "cam"])
+def test_only_the_site_of_a_head_cuts_it(head: str, sender: str, receiver: str) -> None:
+    if sender == receiver:
+        return
+    cluster, number = going_over("cam", ("bow", "cam"))
+    cluster.say(sender, receiver, Cut("q1", number, head, 9))
+    required = "query q1 requires cuts of its heads from their sites"
+    assert is_blamed(cluster, sender, f"{required}; got one of {head!r} from {sender}")
+
+
+def test_no_head_is_cut_before_all_sites_are_ready() -> None:
+    cluster, number = going_over("cam", ("bow", "ash"))
+    cluster.say("ash", "cam", Cut("q1", number, "a", 9))
+    required = f"{successor_of('q1', number)} requires one cut of each head, after all sites were ready"
+    assert is_blamed(cluster, "ash", f"{required}; got a=9")
+
+
+def test_a_head_is_cut_once_for_the_plan_before() -> None:
+    """Where it would be cut later, both would walk what is between."""
+    cluster, number = going_over("cam", ("bow", "cam"))
+    run = cluster.sites["bow"].runs["q1"]
+    run.end_head("a", number, 3)
+    run.end_head("a", number + 1, 7)
+    assert run._heads["a"].end == 3, "the next plan takes it over from that one"
+    with pytest.raises(PeerProtocolError, match="query q1 requires one end of each head; got a=5 again"):
+        run.end_head("a", number, 5)
+
+
+def test_only_its_owner_says_that_a_copy_is_level() -> None:
+    cluster = running(Algorithm.SP_S)
+    (copy,) = cluster.sites["ash"].arrangements.held.all
+    copy.is_level = False
+    cluster.say("cam", "ash", Level(copy.number + 7))
+    assert cluster.blamed == []
+    assert cluster.ignored[-1] is IgnoreReason.UNKNOWN_COPY
+    cluster.say("cam", "ash", Level(copy.number))
+    assert cluster.blamed == [("cam", f"{copy.progress.name} requires messages of bow; got one of cam")]
+    assert not copy.is_level

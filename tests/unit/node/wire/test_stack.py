@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from node.codec import FrameReader, FrameWriter, Shipment, cut
-from node.core.effects import BlamePeer, Effect, QueryState, ReadSource
+from node.core.effects import AskReceipt, BlamePeer, Effect, QueryState, ReadSource, Send
 from node.core.errors import PeerProtocolError
 from node.core.events import ClockAdvanced, Event, LinkMeasured
 from node.core.limits import Limits
+from node.core.links.causes import Cause, Purpose
 from node.core.links.link import PROTOCOL_VERSION
 from node.core.links.link_frames import Ack, Frame, Hello, Kind, Part, Ping, Pong, Refuse
 from node.core.links.link_states import LinkState
-from node.core.links.messages import FIRST_GENERATION, Prepare, Start
+from node.core.links.messages import FIRST_GENERATION, Level, Prepare, Start
 from node.core.query_records import PinRecord, Recovered
 from node.stack import (
     CloseConnection,
@@ -325,6 +326,21 @@ def test_the_site_is_told_of_each_round_trip(monkeypatch: pytest.MonkeyPatch) ->
         nodes.now_us += rtt_us
         nodes.run()
     assert [event for event in seen if event != ClockAdvanced()] == [LinkMeasured("ash", 300), LinkMeasured("ash", 700)]
+
+
+def test_a_peer_is_asked_behind_what_was_sent_and_says_that_it_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes()
+    nodes.connect()
+    nodes.run()
+    ash, bow = nodes.stacks["ash"], nodes.stacks["bow"]
+    said: list[list[Effect]] = [[Send("bow", Level(1), Cause("", Purpose.CONTROL)), AskReceipt("bow")]]
+    monkeypatch.setattr(ash.site, "handle", lambda events, now_us: said.pop() if said else [])
+    monkeypatch.setattr(bow.site, "handle", lambda events, now_us: [])
+    nodes.give("ash")
+    assert ash.links["bow"].backlog_bytes > 0
+    nodes.run()
+    assert ash.links["bow"].backlog_bytes == 0
+    assert ash.bandwidths["bow"].flying_bytes == 0
 
 
 def test_an_answer_before_the_greeting_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

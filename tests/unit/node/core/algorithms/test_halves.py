@@ -613,7 +613,25 @@ def test_the_first_bit_is_the_highest() -> None:
 
 
 @SIX
-def test_by_the_clock_every_look_waits_for_the_clock_and_for_nothing_else(algorithm: Algorithm) -> None:
+def test_by_the_clock_a_walk_waits_where_the_paper_has_it_wait(algorithm: Algorithm) -> None:
+    #  Algorithm 1, line 3; 4, line 3; 5, line 3
+    at_copies = {Algorithm.SP_S, Algorithm.SM_S2, Algorithm.SM_D1}
+    step = Step(algorithm, gate=lambda: DeltaGate(1_000))
+    step.batch(9, (5, 1))
+    step.walk(1, (3, 1))
+    step.settle()
+    assert len(step.ash.gate.waiting) == (algorithm in at_copies)
+    assert step.bow.gate.waiting == []
+    assert step.ended() == ({} if algorithm in at_copies else {1: [(0, 0)]})
+    for held in step.ash.gate.due(1_007):
+        step.source.opened(held)
+    step.settle()
+    assert step.ended() == {1: [(0, 0)]}
+    assert (step.ash.gate.early, step.bow.gate.early) == (0, 0)
+
+
+@SIX
+def test_by_the_clock_a_look_waits_no_longer_than_delta(algorithm: Algorithm) -> None:
     step = Step(algorithm, gate=lambda: DeltaGate(1_000))
     step.batch(1, (5, 1))
     step.walk(1, (3, 1))

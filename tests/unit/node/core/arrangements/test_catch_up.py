@@ -7,7 +7,9 @@ import pytest
 from node.core.arrangements.catch_up import LogGapError
 from node.core.arrangements.feeds import LogReaders
 from node.core.effects import ReadLog
-from node.core.links.messages import CloseCopy, LeaseCopy
+from node.core.events import LinkMeasured
+from node.core.limits import Limits
+from node.core.links.messages import CloseCopy, LeaseCopy, Sync
 from node.core.links.outbox import Outbox
 from node.core.streams.ticks import TICK_END, Span
 from planner.algorithms.descriptions import CopyKind
@@ -148,7 +150,7 @@ def test_what_cannot_be_read_for_a_copy_ends_who_uses_it_and_not_who_only_might(
         assert error.value.queries == ()
     else:
         assert world.bow.catch_up.on_unread(read.reader, "disk on fire") == ()
-    text = "stream r requires tick 1 in its log; got [2, 4)" if is_gap else "disk on fire"
+    text = "stream r requires tick 1 in its log; got [2, 3)" if is_gap else "disk on fire"
     assert world.bow.owned.take_failed() == {"q1": text}
     world.bow.on_lease("ash", LeaseCopy("q2", 1, 0))
     assert world.bow.owned.take_failed() == {"q2": text}, "unless it turns out to use this very copy"
@@ -162,6 +164,106 @@ def test_what_is_read_for_somebody_who_is_gone_is_ignored() -> None:
     fed = world.bow.catch_up.on_read(read.reader, tuple(world.log), 0, lambda one: False)
     assert (fed.batches, fed.woken) == ([], [])
     assert not world.bow.in_use
+
+
+# -- pieces of a copy's past ------------------------------------------------------------------
+
+
+def snapshot(piece_bytes: int, ticks: int = 4) -> World:
+    """A copy of so many ticks, ten tuples each, of which all is read; what leaves is never acknowledged."""
+    limits = Limits(piece_bytes_min=1, piece_bytes_unknown=piece_bytes)
+    world = World(retain_ms=10_000, limits=limits)
+    for tick in range(ticks):
+        world.batch(1, *((tick * TAU, number) for number in range(10)))
+    query = world.prepare("q1", CopyKind.FULL, reach(30))
+    world.start_at_ash(query, 1)
+    world.outboxes["bow"].backlog_bytes = lambda _: world.backlog
+    world.up()
+    world.mail["ash"].clear()
+    return world
+
+
+def have(world: World) -> None:
+    """Ash says that it has a piece."""
+    world.bow.catch_up.pace.measured(LinkMeasured("ash", 100, None))
+    world.turn("bow")
+
+
+def pieces(world: World) -> list[int]:
+    """Up to where the syncs go that are under way; they have left."""
+    found = [sync.frontier for sync in world.mail["ash"] if isinstance(sync, Sync)]
+    world.mail["ash"].clear()
+    return found
+
+
+def test_a_past_is_cut_at_ticks_and_a_piece_has_one_at_least() -> None:
+    world = snapshot(1)
+    world.backlog = 4
+    world.read(4)
+    assert pieces(world) == [2], "then it is on its way"
+    have(world)
+    assert pieces(world) == [3]
+    assert (world.levels, world.asked) == ([], ["ash", "ash"])
+    have(world)
+    assert pieces(world) == [4]
+    assert world.levels == [1]
+
+
+def test_a_past_that_fits_is_one_piece() -> None:
+    world = snapshot(10_000)
+    world.read(4)
+    assert pieces(world) == [4]
+    assert world.asked == ["ash"]
+
+
+def test_pieces_follow_one_another_while_the_link_takes_them() -> None:
+    world = snapshot(100, ticks=40)
+    world.read(40)
+    (first,) = pieces(world)
+    have(world)
+    then = pieces(world)
+    assert first < then[0]
+    assert len(then) >= 2
+    assert then[-1] < 40, "what leaves in a turn counts as on its way"
+
+
+def test_little_is_sent_for_what_is_read_so_a_later_piece_is_made_of_more() -> None:
+    #  a key is sent once, so from the second tick on nothing is sent for a tuple
+    world = World(retain_ms=10_000, limits=Limits(piece_bytes_min=1, piece_bytes_unknown=400))
+    for tick in range(9):
+        world.batch(1, *((tick * TAU, number) for number in range(10)))
+    query = world.prepare("q1", CopyKind.KEYS, reach(300))
+    world.start_at_ash(query, 0)
+    world.up()
+    world.read(9)
+    for _ in range(9):
+        have(world)
+    ends = pieces(world)
+    sizes = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+    assert sizes[0] == 1
+    assert max(sizes) >= 3
+    assert ends[-1] == 9
+
+
+def test_copies_that_share_a_link_are_sent_a_piece_each_in_turn() -> None:
+    world = World(retain_ms=10_000, limits=Limits(piece_bytes_min=1, piece_bytes_unknown=1))
+    for tick in range(3):
+        world.batch(1, *((tick * TAU, number) for number in range(10)))
+    for name, kind in (("q1", CopyKind.FULL), ("q2", CopyKind.KEYS)):
+        query = world.prepare(name, kind, reach(30))
+        world.start_at_ash(query, 0)
+        world.up()
+    world.outboxes["bow"].backlog_bytes = lambda _: -100_000
+    world.bow.catch_up.read_on(lambda _: False)
+    while world.reads:
+        read = world.reads.popleft()
+        found = tuple(batch for batch in world.log if batch.span.end > read.tick)
+        world.bow.catch_up.on_read(read.reader, found, 0, lambda _: False)
+    world.turn("bow")
+    for _ in range(6):
+        have(world)
+    came = [(sync.copy, sync.frontier) for sync in world.mail["ash"] if isinstance(sync, Sync)]
+    assert came == [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)]
 
 
 # -- what the log may forget ------------------------------------------------------------------

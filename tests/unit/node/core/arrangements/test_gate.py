@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,17 +30,19 @@ class Arrangement:
 
 
 class Door:
-    """A gate with a log of who went through."""
+    """A gate with a log of who went through, to a copy or to what a stream's own site has."""
 
-    def __init__(self, gate: Gate, frontier: int = 0, of: Reach | None = None) -> None:
+    def __init__(self, gate: Gate, frontier: int = 0, of: Reach | None = None, at_copy: bool = True) -> None:
         self.gate, self.window, self.lease = gate, Arrangement(frontier), lease(of=of or reach(30))
+        self.at_copy = at_copy
+        self.now_us = 0
         self.names: dict[int, str] = {}
         self.entered: list[str] = []
 
     def enter(self, name: str, low_ts: int, high_ts: int, sealed_at_us: int = 0) -> None:
-        walk = waiting(tick=len(self.names), sealed_at_us=sealed_at_us)
+        walk = replace(waiting(tick=len(self.names), sealed_at_us=sealed_at_us), since_us=self.now_us)
         self.names[walk.walk.span.first] = name
-        if self.gate.enter(Look(self.window, self.lease, low_ts, high_ts, False), walk):
+        if self.gate.enter(Look(self.window, self.lease, low_ts, high_ts, False, self.at_copy), walk):
             self.entered.append(name)
 
     def _through(self, woken: list[Waiting]) -> None:
@@ -46,9 +50,13 @@ class Door:
 
     def seal(self, end: int) -> None:
         self.window.progress.seal(self.window.progress.frontier, end)
-        self._through(self.window.progress.release())
+        woken = self.window.progress.release()
+        for walk in woken:
+            self.gate.passed(walk)
+        self._through(woken)
 
     def clock(self, now_us: int) -> None:
+        self.now_us = now_us
         self._through(self.gate.due(now_us))
 
 
@@ -122,11 +130,52 @@ def test_a_walk_enters_delta_after_its_batch_was_sealed_whatever_the_frontier() 
     assert (gate.early, gate.late) == (0, 0)
 
 
-def test_a_walk_that_comes_after_its_time_enters_with_the_next_look_at_the_clock() -> None:
-    door = Door(DeltaGate(1_000), frontier=100)
-    door.enter("a", 0, 5, sealed_at_us=4_000)
+def test_a_walk_that_comes_after_its_time_enters_at_once() -> None:
+    gate = DeltaGate(1_000)
+    door = Door(gate, frontier=100)
     door.clock(5_000)
+    door.enter("a", 0, 5, sealed_at_us=4_000)
     assert door.entered == ["a"]
+    assert gate.waiting == []
+
+
+@pytest.mark.parametrize("forgotten", [0, 6])
+def test_at_the_streams_own_site_no_walk_waits_by_the_clock(forgotten: int) -> None:
+    gate = DeltaGate(1_000)
+    door = Door(gate, frontier=3, at_copy=False)
+    door.window.forgotten = forgotten
+    door.enter("a", 5, 29)
+    assert door.entered == ["a"]
+    assert (gate.early, gate.late) == (0, int(forgotten > 5))
+
+
+def test_a_walk_that_is_faster_than_the_streams_own_batch_waits_for_that() -> None:
+    gate = DeltaGate(1_000)
+    door = Door(gate, frontier=2, at_copy=False)
+    door.enter("a", 5, 25)
+    assert door.entered == []
+    assert len(door.window.progress.waiting) == 1
+    assert gate.waiting == [], "it is found where it is woken"
+    door.window.forgotten = 6
+    door.seal(3)
+    assert door.entered == ["a"]
+    door.clock(1_000)
+    assert door.entered == ["a"]
+    assert (gate.early, gate.late) == (0, 1)
+
+
+def test_but_no_longer_than_it_would_wait_for_a_copy() -> None:
+    gate = DeltaGate(1_000)
+    door = Door(gate, frontier=2, at_copy=False)
+    door.enter("a", 5, 25)
+    door.enter("b", 5, 15)
+    door.clock(999)
+    assert door.entered == ["b"]
+    door.clock(1_000)
+    assert door.entered == ["b", "a"]
+    assert (gate.early, gate.late) == (1, 0)
+    door.seal(3)
+    assert door.entered == ["b", "a"], "once"
 
 
 def test_walks_enter_in_the_order_of_their_times_not_of_their_coming() -> None:

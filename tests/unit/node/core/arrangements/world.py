@@ -24,9 +24,10 @@ from node.core.arrangements.copies.reduced_copy import ReducedHolder, ReducedOwn
 from node.core.arrangements.lease import Lease
 from node.core.arrangements.reach import Reach
 from node.core.arrangements.table import RowTable
-from node.core.effects import ReadLog, Send, TrimLog
+from node.core.effects import AskReceipt, ReadLog, Send, TrimLog
 from node.core.encoding.rows import decode_rows, encode_rows
 from node.core.engine import POSITION, Find
+from node.core.events import LinkMeasured
 from node.core.limits import Limits
 from node.core.links.messages import (
     CloseCopy,
@@ -34,6 +35,7 @@ from node.core.links.messages import (
     Fetch,
     Fetched,
     LeaseCopy,
+    Level,
     Message,
     OpenCopy,
     SetPortion,
@@ -110,16 +112,21 @@ class Query:
 class World:
     """Both sites, and everything that is under way between them."""
 
-    def __init__(self, native: bool = False, retain_ms: int = 0) -> None:
+    def __init__(self, native: bool = False, retain_ms: int = 0, limits: Limits | None = None) -> None:
         self.stream = StreamState(LocalStream(INFO, retain_ms=retain_ms), TAU)
         self.stream.fed = 0
         self.works = {"bow": EngineWork(native), "ash": EngineWork(native)}
         self.outboxes = {name: Outbox(name) for name in self.works}
-        self.bow = Arrangements({STREAM: self.stream}, self.works["bow"], self.outboxes["bow"], Limits())
+        self.bow = Arrangements({STREAM: self.stream}, self.works["bow"], self.outboxes["bow"], limits or Limits())
         self.ash = Arrangements({}, self.works["ash"], self.outboxes["ash"], Limits())
         self.tuples: list[Tuple] = []
         self.log: list[Batch] = []
         self.trimmed = TICK_MIN
+        #: Copies of which bow said that they have caught up.
+        self.levels: list[int] = []
+        #: Whom bow asked what has arrived, and what is on its way to ash as far as bow knows.
+        self.asked: list[str] = []
+        self.backlog = 0
         self.mail: dict[str, deque[Message]] = {"bow": deque(), "ash": deque()}
         self.reads: deque[ReadLog] = deque()
         self.asks: deque[tuple[Query, int, list[int]]] = deque()
@@ -164,15 +171,21 @@ class World:
     def turn(self, site: str) -> None:
         """The end of a site's turn: it forgets, reads on, and what it said is under way."""
         arrangements = {"bow": self.bow, "ash": self.ash}[site]
+        arrangements.catch_up.send_on()
         arrangements.settle()
         arrangements.catch_up.read_on(lambda table: False)
         for effect in self.outboxes[site].take_effects():
-            if isinstance(effect, Send):
+            if isinstance(effect, Send) and isinstance(effect.message, Level):
+                # Nothing here looks whether a copy is level before what was sent ahead of this has arrived.
+                self.levels.append(effect.message.copy)
+            elif isinstance(effect, Send):
                 self.mail[effect.peer].append(effect.message)
                 self._note(effect.message)
             elif isinstance(effect, ReadLog):
                 assert effect.tick >= self.trimmed, "the log has what someone reads"
                 self.reads.append(effect)
+            elif isinstance(effect, AskReceipt):
+                self.asked.append(effect.peer)
             elif isinstance(effect, TrimLog):
                 self.trimmed = effect.tick
             else:
@@ -239,8 +252,17 @@ class World:
             case _:
                 raise AssertionError(message)
         self.turn("ash")
+        if self.asked and not self.mail["ash"]:
+            self._hear_receipts()
         self.check()
         return message
+
+    def _hear_receipts(self) -> None:
+        """Ash has all that was sent, and says so to whom asked: bow may send more."""
+        for _ in range(len(self.asked)):
+            self.asked.pop()
+            self.bow.catch_up.pace.measured(LinkMeasured("ash", 0))
+        self.turn("bow")
 
     def _on_tuples(self, message: TupleAnswer) -> None:
         query = self.queries.get(message.query_id)

@@ -473,6 +473,13 @@ def test_only_a_link_that_is_up_can_be_asked_whether_it_lives(state: LinkState) 
     assert news.frames == ([Ping(7)] if state is LinkState.UP else [])
 
 
+def test_who_is_asked_says_what_has_come() -> None:
+    link = up()
+    link.received(part(1, b"a"), 0)
+    assert link.received(Ping(5), 1).frames == [Pong(5), Ack(2)]
+    assert link.received(Ping(6), 1).frames == [Pong(6)], "that was said"
+
+
 def test_who_is_asked_has_its_time_to_answer_and_more_if_the_question_waits_behind_others() -> None:
     link = up()
     assert not link.owes_answer(1_000, 4_000)

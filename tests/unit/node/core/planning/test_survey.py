@@ -14,7 +14,18 @@ from node.core.events import ClockAdvanced, LinkMeasured, StatisticsRequested, S
 from node.core.limits import Limits
 from node.core.links.bandwidth import BandwidthMeter
 from node.core.links.causes import Cause, Purpose, Traffic, cause_of
-from node.core.links.messages import AskProfile, Carry, LeaseCopy, LinkSeen, Message, Profiles, Refused, Rows, Sync
+from node.core.links.messages import (
+    AskProfile,
+    Carry,
+    LeaseCopy,
+    LinkSeen,
+    Message,
+    Profiles,
+    Refused,
+    Rows,
+    RunningCounts,
+    Sync,
+)
 from node.core.links.outbox import Outbox
 from node.core.planning.profile import profile_of, sample_of
 from node.core.planning.survey import Survey
@@ -269,6 +280,38 @@ def test_a_link_that_is_not_busy_says_nothing_about_its_bandwidth() -> None:
     assert meter.bytes_per_s is None
 
 
+def test_a_link_that_has_become_thin_is_known_soon() -> None:
+    meter = BandwidthMeter()
+    for part in range(1, 41):
+        meter.sent(part, 25_000)
+    for part in range(1, 41):
+        meter.acknowledged(part + 1, 25_000 * part, 10_000)
+    # From now on 6 kB a second, each two seconds acknowledged together; 20 kB a second are to be sent.
+    part, sent, now_us = 41, 0, 1_000_000
+    for second in range(1, 31):
+        for _ in range(20):
+            meter.sent(part + sent, 1_000)
+            sent += 1
+        now_us += 1_000_000
+        if second % 2 == 0:
+            meter.acknowledged(part + 6 * second, now_us, 10_000)
+        if second == 12:
+            early = meter.bytes_per_s
+    assert early is not None
+    assert meter.bytes_per_s == pytest.approx(6_000, rel=0.05)
+
+
+def test_a_link_whose_news_is_held_back_is_not_taken_for_a_thin_one() -> None:
+    """30 kB a second, each two seconds acknowledged together; what was sent within a round trip is under way then."""
+    meter = BandwidthMeter()
+    for second in range(1, 61):
+        for part in range(10):
+            meter.sent(10 * second + part, 3_000)
+        if second % 2 == 0:
+            meter.acknowledged(10 * second + 9, second * 1_000_000, 100_000)
+    assert meter.bytes_per_s is None
+
+
 def test_what_flew_when_the_connection_broke_is_not_counted() -> None:
     meter = BandwidthMeter()
     for part in range(1, 41):
@@ -308,3 +351,74 @@ def test_traffic_adds_up_by_cause_peer_and_kind_and_forgets_old_queries() -> Non
     for number in range(200):
         traffic.count(Cause(f"q{number}", Purpose.RESULTS), "bow", "results", 1, 0, True)
     assert "q" not in [cause.query_id for cause, *_ in traffic.flows()]
+
+
+# -- of a query that runs ---------------------------------------------------------------------
+
+
+def test_of_a_query_that_runs_its_home_is_told_what_was_counted_and_no_stream_is_measured_for_that() -> None:
+    sites = cluster()
+    sites.issue("cam")
+    sites.settle_mail()
+    sites.arrive("l", 10, 20, 500)
+    sites.settle_mail()
+    query = parse_query(QUERY, sites.sites["cam"].catalogue)
+    running = next(iter(sites.sites["cam"].homes))
+    sites.give("cam", StatisticsRequested("cam?7", query, running, counts_only=True))
+    sites.settle_mail()
+    assert measuring(sites) == []
+    (report,) = reported(sites)
+    assert isinstance(report, ReportStatistics)
+    assert set(report.counts) == {"ash", "bow", "cam"}
+    assert dict(report.counts["ash"].ship_all)["a"] > 0
+    assert report.counts["cam"].ship_all == ()
+
+
+def test_streams_of_a_query_that_runs_are_measured_by_their_newest_past_alone() -> None:
+    sites = cluster()
+    sites.issue("cam")
+    sites.settle_mail()
+    for ts in range(0, 5_000, 100):
+        sites.arrive("l", ts, ts + 1, ts + 2)
+        sites.settle_mail()
+    query = parse_query(QUERY, sites.sites["cam"].catalogue)
+    running = next(iter(sites.sites["cam"].homes))
+    past_us = 1_000_000
+    sites.give("cam", StatisticsRequested("cam?7", query, running, past_us=past_us))
+    sites.settle_mail()
+    ((site, effect),) = measuring(sites)
+    assert (site, effect.alias) == ("ash", "a")
+    ts = sample_of(effect.batches).ts.tolist()
+    assert min(ts) >= 3_800
+    assert max(ts) >= 4_800
+    assert effect.span_us is not None
+    assert effect.span_us == pytest.approx(past_us, rel=0.2)
+    sites.give("ash", StreamMeasured("cam?7", "a", PROFILE))
+    sites.settle_mail()
+    (report,) = reported(sites)
+    assert isinstance(report, ReportStatistics)
+    # What its source begins with would say nothing about now.
+    assert report.missing == {"b": "nothing has come since the site was started"}
+
+
+def test_a_stream_in_which_nothing_comes_any_more_is_measured_with_the_time_without_tuples() -> None:
+    sites = cluster()
+    sites.issue("cam")
+    sites.settle_mail()
+    sites.arrive("l", 0, 10, 20)
+    sites.arrive("l", 20_000)
+    sites.settle_mail()
+    stream = sites.sites["ash"].streams["l"]
+    batches, span_us = stream.recent_past(1_000_000)
+    assert len(batches) == 1
+    assert span_us is not None
+    assert span_us > 10_000_000
+
+
+def test_counts_travel() -> None:
+    spec = copy_of(parse_query(QUERY, cluster().sites["cam"].catalogue), CopyKind.FULL, "a", (), "bow")
+    counts = RunningCounts((("bow", 7), ("cam", 2**40)), (("a", 9),), (("a", -5),), (spec,), ("dan",))
+    message = Profiles("cam?1", (), counts=counts)
+    assert decode_message(encode_message(message)) == message
+    asked = AskProfile("cam?1", QUERY, (), "cam-1-1", counts_only=True, past_us=5)
+    assert decode_message(encode_message(asked)) == asked

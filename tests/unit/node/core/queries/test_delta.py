@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from node.core.links.messages import Prepared, Start
-from node.core.queries.delta import delta_us
-from node.core.queries.home import HomeQuery
+from node.core.queries.home.delta import delta_us
+from node.core.queries.home.home_query import HomeQuery
 from planner.algorithms.descriptions import Algorithm
 from planner.model.plans import forced_plan
 from planner.model.query import (
@@ -109,6 +109,6 @@ def test_frontiers_need_no_delta() -> None:
 
 def test_home_collects_the_round_trips_of_all_sites_and_tells_delta_with_the_start() -> None:
     home = HomeQuery("q1", two(Algorithm.SM_S1))
-    assert home.prepared("ash", Prepared("q1", 3, None, (("bow", 300_000),))) is None
-    start = home.prepared("bow", Prepared("q1", 4, None, (("ash", 500_000), ("cam", 10**9))))
-    assert start == Start("q1", 4, None, 2 * 2 * 250_000)
+    assert not home.prepared("ash", Prepared("q1", 3, None, (("bow", 300_000),)))
+    assert home.prepared("bow", Prepared("q1", 4, None, (("ash", 500_000), ("cam", 10**9))))
+    assert home.start() == Start("q1", 4, None, 2 * 2 * 250_000)

@@ -11,8 +11,8 @@ from node.core.effects import QueryState, Send
 from node.core.events import ClockAdvanced, QueryIssued
 from node.core.limits import Limits
 from node.core.links.messages import Done, Rows
+from node.core.queries.home.sink import HeadLedger
 from node.core.queries.news import Ending, Endings, HeldNews
-from node.core.queries.sink import HeadLedger
 from node.core.queries.waiting import Walk
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from planner.model.plans import forced_plan

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.core.errors import PeerProtocolError
-from node.core.queries.sink import HeadLedger, Sink
+from node.core.queries.home.sink import HeadLedger, Sink
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from tests.examples import examples
 

@@ -140,6 +140,27 @@ def _named(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.rename_columns([f"r.{name}" for name in rows.schema.names])
 
 
+def test_what_of_a_batch_is_before_a_tick_and_what_is_after_it_are_all_of_it() -> None:
+    #  ticks of 10     |0: 1 5    |1: none    |2: 20 25 29    |3: 30
+    whole = sealed(0, 5, [(ts, ts) for ts in (1, 5, 20, 25, 29, 30)], first=7)
+    for tick in (1, 2, 3, 4):
+        before, after = whole.before(tick, 10), whole.after(tick, 10)
+        assert (before.span, after.span) == (Span(0, tick), Span(tick, 5))
+        assert [*before.ts, *after.ts] == [1, 5, 20, 25, 29, 30]
+        assert pa.concat_batches([before.rows, after.rows]) == whole.rows
+        assert (before.first, after.first) == (7, 7 + len(before))
+        assert before.nbytes + after.nbytes == whole.nbytes
+    assert whole.before(5, 10) is whole
+
+
+def test_a_piece_ends_with_a_tick_and_has_one_with_tuples_at_least() -> None:
+    whole = sealed(0, 5, [(ts, ts) for ts in (1, 5, 20, 25, 29, 30)])
+    a_tuple = whole.nbytes / 6
+    ends = [whole.end_within(count * a_tuple, 10) for count in (0, 1, 2, 3, 5, 5.5, 6)]
+    assert ends == [1, 1, 2, 2, 3, 3, 5]
+    assert sealed(0, 5, []).end_within(0, 10) == 5
+
+
 def test_batches_that_follow_one_another_are_one_and_others_stay_as_they_are() -> None:
     def part(first: int, end: int, *values: int, number: int = 0) -> SealedRows:
         rows = pa.record_batch({"k": pa.array(values, pa.int64())})

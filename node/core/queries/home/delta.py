@@ -12,8 +12,15 @@ from collections.abc import Mapping
 from node.core.queries.shape import shape_of
 from planner.model.query import Plan, PolicyName
 
+#: Round trips, by the site at the other end.
+Trips = tuple[tuple[str, int], ...]
+
 #: A measured round trip is one sample, and what is sent queues behind other things: allow for twice as much.
 _MARGIN = 2
+#: What has not changed by this factor is another delay to nobody ...
+_FACTOR = 1.25
+#: ... nor what has changed by less than this: turns and timers alone make so much.
+_CHANGE_US_LEAST = 2_000
 #: Clocks tick and turns take time even on links without delay.
 _LEAST_US = 100_000
 
@@ -35,6 +42,12 @@ def delta_us(plan: Plan, rtt_us: Mapping[tuple[str, str], int]) -> int:
         ]
         largest = max(largest, sum(delays) // 2)
     return max(_LEAST_US, _MARGIN * largest)
+
+
+def has_changed(before_us: int, now_us: int) -> bool:
+    """Whether a round trip, or delta, is another one than before."""
+    least, most = sorted((before_us, now_us))
+    return most - least >= _CHANGE_US_LEAST and most >= _FACTOR * least
 
 
 def _rtt(rtt_us: Mapping[tuple[str, str], int], one: str, other: str) -> int:

@@ -81,6 +81,11 @@ class Sink:
         return tuple((head, ledger.done) for head, ledger in self.heads.items())
 
     @property
+    def taken(self) -> tuple[tuple[str, int], ...]:
+        """What sources need not wait for although it is not done; nothing."""
+        return ()
+
+    @property
     def islands(self) -> tuple[tuple[str, Span], ...]:
         """By head, what is stored, or being stored, beyond its done frontier."""
         return tuple((head, span) for head, ledger in self.heads.items() for span in ledger.islands)

@@ -1,0 +1,218 @@
+"""The joins that a site keeps for queries: each is a query of its own, issued here, whose rows are a stream here.
+
+When a query is prepared that reads such a stream, the stream is made and its join is issued; the query is ready when
+the sites of the join are. With the query the join starts, from the same tick on: so the stream has exactly the rows
+that the query is to see. It goes when the query does. A join that fails ends its query; whatever else happens to one
+of the two, the other only waits: the join has its own generations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+
+from node.core.arrangements.arrangements import Arrangements
+from node.core.effects import AppendBatch, OpenLog, QueryState, RemoveLog
+from node.core.limits import Limits
+from node.core.links.messages import Prepare, Start
+from node.core.links.outbox import Outbox
+from node.core.queries.home.home_query import HomeQuery
+from node.core.queries.home.issuer import Issuer
+from node.core.queries.home.kept_sink import KeptSink
+from node.core.queries.participation.pins import NOT_KEPT
+from node.core.queries.plan_message import plan_of
+from node.core.queries.query_id import keeping_of, kept_join_of
+from node.core.query_records import Recovered
+from node.core.streams.derived import DerivedStream
+from node.core.streams.stream import StreamState
+from node.core.streams.ticks import TICK_END, TICK_MIN
+from planner.model.beginning import BeginAt, Beginning
+from planner.model.errors import NarrowsError
+from planner.model.kept import derived_stream
+from planner.model.query import KeptJoin, Plan
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A join that is kept here."""
+
+    #: The query that reads it, and the one that makes it.
+    reader: str
+    query_id: str
+    stream: DerivedStream
+
+
+class KeptJoins:
+    """All joins that a site keeps."""
+
+    def __init__(
+        self,
+        tau_ms: int,
+        streams: MutableMapping[str, StreamState],
+        arrangements: Arrangements,
+        issuer: Issuer,
+        outbox: Outbox,
+        limits: Limits,
+    ) -> None:
+        self._tau_ms = tau_ms
+        self._streams = streams
+        self._arrangements = arrangements
+        self._issuer = issuer
+        self._outbox = outbox
+        self._limits = limits
+        #: By the name of the stream.
+        self._kept: dict[str, _Kept] = {}
+
+    def recover(self, streams: Mapping[str, DerivedStream]) -> None:
+        """Know again what was kept in an earlier life."""
+        for query_id, stream in streams.items():
+            self._kept[stream.info.name] = _Kept(keeping_of(query_id), query_id, stream)
+
+    def forget_unread(self, readers: Collection[str]) -> None:
+        """Of what was kept in an earlier life only what these queries read is needed."""
+        for kept in [kept for kept in self._kept.values() if kept.reader not in readers]:
+            self._forget(kept)
+
+    # -- a query is prepared ------------------------------------------------------------------
+
+    def check(self, plan: Plan, message: Prepare) -> None:
+        """Raises NarrowsError if a query cannot go on with what is kept for it here."""
+        for join in self._here(plan):
+            kept = self._kept.get(plan.query.ref(join.name).stream.name)
+            if kept is None:
+                if message.resumed is not None:
+                    required = f'site {join.site} requires the kept join "{join.name}" of query {message.query_id}'
+                    raise NarrowsError(f"data loss: {required}; got nothing: {NOT_KEPT}")
+                continue
+            home = self._issuer.homes[kept.query_id]
+            if _is_broken(home):
+                raise NarrowsError(_broken(kept, home))
+
+    def keep(self, plan: Plan, message: Prepare) -> None:
+        """Have the joins that a query reads here: those that are not there are begun."""
+        for join, inner in zip(plan.keeps, plan.inners, strict=True):
+            if join.site != self._outbox.site:
+                continue
+            info = plan.query.ref(join.name).stream
+            if info.name in self._kept:
+                if message.resumed is not None:
+                    self._reach_to(self._kept[info.name], message.resumed.first_tick)
+                continue
+            stream = DerivedStream(info, self._tau_ms)
+            query_id = kept_join_of(message.query_id, join.name, join.site)
+            self._kept[info.name] = _Kept(message.query_id, query_id, stream)
+            self._streams[info.name] = stream
+            self._arrangements.add_stream(info.name)
+            self._outbox.do(OpenLog(info.name))
+            # It may have been begun by an earlier life of the site, of which nothing is left.
+            generation = self._issuer.generations.next()
+            home = HomeQuery(query_id, inner, self._outbox.now_us, message.beginning, generation)
+            home.kept_as(stream)
+            self._issuer.add(home)
+
+    def _reach_to(self, kept: _Kept, tick: int) -> None:
+        """A query had begun with a tick when a join that it reads had not: that must reach so far back too."""
+        home = self._issuer.homes[kept.query_id]
+        is_within = TICK_MIN < tick < TICK_END
+        beginning = Beginning(BeginAt.TIME, tick * self._tau_ms) if is_within else Beginning(BeginAt.START)
+        if home.sink is None and not home.state.ended and home.reaches_to(beginning):
+            self._issuer.begin_again(home, "the query that reads it had begun")
+
+    def _here(self, plan: Plan) -> list[KeptJoin]:
+        return [join for join in plan.keeps if join.site == self._outbox.site]
+
+    def are_ready(self, reader: str) -> bool:
+        """Whether the joins that a query reads here can start with it, or run."""
+        ready = True
+        for kept in self._of(reader):
+            home = self._issuer.homes[kept.query_id]
+            if home.first_tick is not None:
+                kept.stream.first_tick = home.first_tick
+            elif home.is_withheld:
+                kept.stream.first_tick, kept.stream.origin_ms = home.earliest, home.origin_ms
+            else:
+                ready = False
+        return ready
+
+    def begin(self, reader: str, message: Start) -> None:
+        """A query starts: so do the joins that it reads, unless they have."""
+        for kept in self._of(reader):
+            home = self._issuer.homes[kept.query_id]
+            if not home.is_begun and not home.state.ended:
+                is_withheld = home.is_withheld
+                home.begins_with(message.tick, message.origin_ms)
+                if is_withheld:
+                    self._issuer.start(home)
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def append_on(self) -> None:
+        """What is whole of the joins is appended to their streams, as far as those who read them can take it."""
+        logs_full = self._arrangements.logs_full
+        for kept in self._kept.values():
+            home = self._issuer.homes[kept.query_id]
+            sink, stream = home.sink, kept.stream
+            if not isinstance(sink, KeptSink) or home.state.ended:
+                continue
+            is_whole = sink.walked > max(_done(sink), stream.frontier)
+            if is_whole and stream.takes_more(self._limits, logs_full):
+                self._outbox.do(AppendBatch(stream.info.name, sink.batch(self._outbox.now_us)))
+                is_whole = False
+            if not is_whole and sink.tell_taken():
+                self._issuer.done_news.add(home)
+
+    def on_logged(self, stream: str, frontier: int) -> None:
+        """A stream of the site is logged further."""
+        kept = self._kept.get(stream)
+        home = None if kept is None else self._issuer.homes[kept.query_id]
+        if home is not None and isinstance(home.sink, KeptSink) and not home.state.ended and home.sink.logged(frontier):
+            self._issuer.done_news.add(home)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def broken(self) -> Iterator[tuple[str, str]]:
+        """Queries that cannot go on because a join that is kept for them has ended, and why."""
+        for kept in list(self._kept.values()):
+            home = self._issuer.homes[kept.query_id]
+            if _is_broken(home):
+                yield kept.reader, _broken(kept, home)
+
+    def forget(self, reader: str) -> None:
+        """A query is over: nothing that was kept for it is needed."""
+        for kept in self._of(reader):
+            self._forget(kept)
+
+    def _forget(self, kept: _Kept) -> None:
+        name = kept.stream.info.name
+        self._issuer.ends.end(kept.query_id, QueryState.DROPPED, "the query that read it is over")
+        self._issuer.remove(self._issuer.homes[kept.query_id])
+        del self._kept[name], self._streams[name]
+        self._arrangements.remove_stream(name)
+        self._outbox.do(RemoveLog(name))
+
+    def _of(self, reader: str) -> list[_Kept]:
+        return [kept for kept in self._kept.values() if kept.reader == reader]
+
+
+def _is_broken(home: HomeQuery) -> bool:
+    return home.state.ended and home.state is not QueryState.COMPLETED
+
+
+def _broken(kept: _Kept, home: HomeQuery) -> str:
+    return f"the join kept as {kept.stream.info.name} {home.state}: {home.reason}"
+
+
+def _done(sink: KeptSink) -> int:
+    return min(tick for _, tick in sink.frontiers)
+
+
+def derived_streams(recovered: Recovered, tau_ms: int) -> dict[str, DerivedStream]:
+    """By the query that makes it, each stream of a join that was kept in an earlier life, with what its log has."""
+    found = {}
+    for record in recovered.homes:
+        message = record.prepare
+        if message.part:
+            plan = plan_of(message)
+            info = derived_stream(plan.asked, plan.kept[0], keeping_of(record.query_id))
+            found[record.query_id] = DerivedStream(info, tau_ms, recovered.kept_logs.get(info.name))
+    return found

@@ -1,0 +1,165 @@
+"""Pins: what the logs of this site's streams keep for queries that may begin again, whether they run here or not.
+
+A pin is a record: it is kept before this site says that it is ready, and it is all that is left of a query that was
+voided. How far it reaches rises with what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from node.core.arrangements.arrangements import Arrangements
+from node.core.arrangements.lease import done_with
+from node.core.arrangements.reach import reach_of
+from node.core.effects import KeepRecord, RemoveRecord
+from node.core.links.messages import Resumption, Returned, require_ticks
+from node.core.links.outbox import Outbox
+from node.core.queries.participation.runs import Runs
+from node.core.query_records import PinRecord, RecordKind
+from node.core.status import KeptLog
+from node.core.streams.stream import StreamState
+from node.core.streams.ticks import TICK_END, TICK_MIN, tick_of, tick_start
+from planner.model.errors import NarrowsError
+from planner.model.query import Plan
+
+#: Why a site has nothing for a query that ran.
+NOT_KEPT = "it was dropped here by a user, or had failed here, or the site began anew"
+
+
+class Pins:
+    """Those of one site, by query."""
+
+    def __init__(
+        self, tau_ms: int, streams: Mapping[str, StreamState], outbox: Outbox, arrangements: Arrangements, runs: Runs
+    ) -> None:
+        self._site = outbox.site
+        self._tau_ms = tau_ms
+        self._streams = streams
+        self._outbox = outbox
+        self._arrangements = arrangements
+        self._runs = runs
+        self._records: dict[str, PinRecord] = {}
+
+    def __contains__(self, query_id: str) -> bool:
+        return query_id in self._records
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """Queries for which logs keep something."""
+        return tuple(self._records)
+
+    def home_of(self, query_id: str) -> str | None:
+        """The home of a query that is pinned."""
+        pin = self._records.get(query_id)
+        return None if pin is None else pin.home
+
+    def kept(self) -> list[KeptLog]:
+        """What logs keep for queries."""
+        found = []
+        for pin in self._records.values():
+            for name in pin.streams:
+                stream = self._streams.get(name)
+                if stream is None:
+                    continue
+                ts = self._arrangements.pinned(pin.query_id, name)
+                since = stream.log_begin if ts <= TICK_MIN else max(stream.log_begin, tick_of(ts, stream.tau))
+                nbytes, runs = stream.bytes_from(ts), bool(self._runs.of(pin.query_id))
+                found.append(KeptLog(pin.query_id, pin.home, name, since, nbytes, runs))
+        return found
+
+    # -- what a query that begins again finds ---------------------------------------------------
+
+    def kept_begins(self, query_id: str, plan: Plan, resumed: Resumption) -> dict[str, int]:
+        """By local alias: from which tick on its stream's log has what walks that are not done can see.
+
+        Raises NarrowsError if it has not, or if nothing is kept here for a query that has streams of this site. All its
+        sites had kept a pin before it ran. So here it has ended since, or the pin is lost with the disk; what the log
+        has by chance may lack something.
+        """
+        is_kept = query_id in self._records
+        try:
+            begins = self._begins(query_id, plan, resumed)
+        except NarrowsError as error:
+            raise error if is_kept else NarrowsError(f"{error}: {NOT_KEPT}") from None
+        if begins and not is_kept:
+            required = f"site {self._site} requires what it kept for query {query_id}"
+            raise NarrowsError(f"data loss: {required}; got nothing: {NOT_KEPT}")
+        return begins
+
+    def _begins(self, query_id: str, plan: Plan, resumed: Resumption) -> dict[str, int]:
+        require_ticks(f"query {query_id}", "what is done", resumed.done, plan.query.aliases)
+        found, done = {}, dict(resumed.done)
+        if resumed.stored_to > resumed.first_tick:
+            self._check_restored(query_id, plan, resumed.stored_to)
+        for ref in plan.query.streams:
+            if ref.stream.site == self._site:
+                reach = reach_of(plan.query, ref.alias, self._tau_ms)
+                stream = self._streams[ref.stream.name]
+                others = tick_start(done_with(ref.alias, done), reach.tau)
+                pinned = self._arrangements.pinned(query_id, ref.stream.name)
+                seen_ts = pinned if reach.count is not None else reach.before(others)
+                unknown = seen_ts <= TICK_MIN and reach.count is not None
+                seen = stream.log_begin if unknown else tick_of(seen_ts, reach.tau)
+                found[ref.alias] = max(resumed.first_tick, min(done[ref.alias], seen))
+                # Before its first tick nothing of it was delivered.
+                delivered = done[ref.alias] if done[ref.alias] > resumed.first_tick else TICK_MIN
+                # How far back a count of tuples reaches is known by what was pinned: all that the log had.
+                stream.check_log(found[ref.alias], delivered, resumed.first_tick if unknown else found[ref.alias])
+        return found
+
+    def _check_restored(self, query_id: str, plan: Plan, seen: int) -> None:
+        """That all is there with which results were found that were delivered: each head's with all streams.
+
+        Raises NarrowsError if the site was restored from a backup that is older than that. A query of which nothing is
+        known was prepared after the backup.
+        """
+        pin = self._records.get(query_id)
+        for ref in plan.query.streams:
+            if ref.stream.site == self._site:
+                stream = self._streams[ref.stream.name]
+                bound = stream.restored_to if pin is None else dict(pin.restored).get(ref.stream.name)
+                stream.check_restored(bound, seen)
+
+    # -- records ------------------------------------------------------------------------------
+
+    def keep(self, query_id: str, plan: Plan, begins: Mapping[str, int]) -> None:
+        """Have the logs of this site keep what a query can need when it begins, or begins again."""
+        pins: dict[str, int] = {}
+        for ref in plan.query.streams:
+            if ref.stream.site == self._site:
+                stream = self._streams[ref.stream.name]
+                ts = tick_start(begins.get(ref.alias, TICK_MIN), stream.tau)
+                pins[ref.stream.name] = min(ts, pins.get(ref.stream.name, TICK_END))
+        pin = self._records.get(query_id)
+        if pin is None or pin.restored:
+            self._records[query_id] = PinRecord(query_id, plan.sink, tuple(pins))
+            self._outbox.do(KeepRecord(self._records[query_id]))
+        self._arrangements.pin(query_id, pins)
+
+    def remove(self, query_id: str) -> None:
+        """A query is over here, or is refused."""
+        if self._records.pop(query_id, None) is not None:
+            self._arrangements.unpin(query_id)
+            self._outbox.do(RemoveRecord(RecordKind.PIN, query_id))
+
+    def move(self, query_id: str) -> None:
+        """Its runs need less."""
+        pins: dict[str, int] = {}
+        for run in self._runs.of(query_id):
+            for stream, ts in run.pins.items():
+                pins[stream] = min(ts, pins.get(stream, TICK_END))
+        self._arrangements.pin(query_id, pins)
+
+    def recover(self, pins: Iterable[PinRecord]) -> None:
+        """Know again what is kept for queries of an earlier life: all that the logs have."""
+        for pin in pins:
+            self._records[pin.query_id] = pin
+            # One may have left the configuration; its query is refused when it begins again.
+            known = [name for name in pin.streams if name in self._streams]
+            self._arrangements.pin(pin.query_id, dict.fromkeys(known, TICK_MIN))
+
+    def return_to(self, homes: Collection[str] | None = None) -> None:
+        """Ask homes (all: None) whether what is kept for their queries is still needed."""
+        for pin in list(self._records.values()):
+            if (homes is None or pin.home in homes) and not self._runs.of(pin.query_id):
+                self._outbox.send(pin.home, Returned(pin.query_id))
