@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from node.config import SPARK, ClusterConfig, SiteConfig, StreamConfig
@@ -19,7 +20,10 @@ from node.core.engine import SiteEngine
 from node.core.events import SiteStarted
 from node.core.limits import Limits
 from node.core.links.lives import next_life
+from node.core.queries.plan_message import plan_of
+from node.core.queries.query_id import keeping_of
 from node.core.query_records import RecordKind, Recovered
+from node.core.streams.log_extent import LogExtent
 from node.core.streams.position import Position, SourcePlace
 from node.core.streams.stream import LocalStream
 from node.engine.native import NativeEngine
@@ -28,6 +32,8 @@ from node.io.backup import restored_to
 from node.io.clock import Clock
 from node.io.control import Control
 from node.io.forced_exit import ForcedExit
+from node.io.kept_logs import open_kept_logs
+from node.io.planning.adaptation import Adaptation
 from node.io.planning.plan_desk import PlanDesk
 from node.io.readiness import Readiness
 from node.io.reports.engine_report import EngineReport
@@ -44,10 +50,13 @@ from node.io.temporary_folder import TemporaryFolder
 from node.io.threads.engine_thread import EngineThread
 from node.io.threads.file_thread import FileThread
 from node.io.threads.memory_storage import MemoryStorage
+from node.io.threads.shared_headroom import SharedHeadroom
 from node.io.threads.shared_records import SharedRecords
-from node.io.threads.storage_thread import StorageThread
+from node.io.threads.storage_thread import RETRY_S, StorageThread
 from node.io.transport import Transport
 from node.stack import Stack
+from node.storage.errors import NoRoomError
+from node.storage.folder import ANY_ROOM, Room
 from node.storage.site_folder import RESULTS_NAME, SiteFolder, open_folder
 from node.wire.records import recovered
 from planner.model.errors import NarrowsError
@@ -144,7 +153,7 @@ async def _live(
     """Until it is told to stop. Whatever is opened is left to ``closing``, which closes the last first."""
     here = config.site(site)
     # Before Spark, which writes beside the logs.
-    kept = await _kept(config, here, options, server, closing) if options.logged else None
+    kept = await _kept(config, here, options, server, stopping, closing) if options.logged else None
     records = None if kept is None else SharedRecords(kept.records)
     sources = _recordings(config, here, options.speed, kept, records, closing)
     spark = around.spark(here, scratch.folder) if here.needs_spark else None
@@ -160,16 +169,19 @@ async def _live(
     # Without a disk logs are in memory, and only have what somebody needs.
     limits = Limits(log_bytes_max=config.log_quota_bytes) if options.logged else Limits(log_bytes_max=sys.maxsize)
     peers = dict(around.peers)
-    late = LateFiles(config.late_dir)
+    late = LateFiles(config.late_dir, _room(kept))
     closing.callback(late.close)
-    streams = [_local(stream, sources[stream.name], config.tau_ms, kept, late) for stream in here.streams]
+    streams = [
+        await asyncio.to_thread(_local, stream, sources[stream.name], config.tau_ms, kept, late)
+        for stream in here.streams
+    ]
     life = next_life(None, int(time.time())) if records is None else records.life
     files = FileThread(asyncio.get_running_loop())
     files.start()
     closing.callback(_stop_writer, files.stop, kept)
-    queries = await _queries(config, site, options, life, scratch, files, limits, server)
+    queries = await _queries(config, site, options, life, scratch, files, limits, server, _room(kept))
     closing.callback(queries.close)
-    stack = _stack(config, site, peers, life, streams, limits, records, queries)
+    stack = _stack(config, site, peers, life, streams, limits, records, queries, kept.kept_logs if kept else {})
 
     runner = Runner(stack, Clock(), queries, late, files)
     closing.callback(runner.close)
@@ -183,6 +195,7 @@ async def _live(
     desk = PlanDesk(runner, config)
     closing.callback(desk.close)
     report = EngineReport if spark is None else lambda: spark.report(engine)
+    adaptation = Adaptation(runner, desk, queries, config)
     control = Control(runner, transport, engine_thread, engine, queries, desk, stopping.set, report)
     control.start()
 
@@ -196,7 +209,7 @@ async def _live(
     closing.push_async_callback(control.leave)
     runner.put([SiteStarted()])
     log.info("site %s is ready at %s", site, here.listen)
-    await _run_until(stopping, runner, control)
+    await _run_until(stopping, runner, control, adaptation)
 
 
 async def _queries(
@@ -208,12 +221,13 @@ async def _queries(
     files: FileThread,
     limits: Limits,
     server: Server,
+    room: Room,
 ) -> Queries:
     """The queries of this home with their rows: those of earlier lives too, if anything is kept."""
     results = config.state_dir / site / RESULTS_NAME if options.logged else scratch.folder
     quota = config.results_quota_bytes
     kept = {"durable": options.logged, "accept_loss": options.accept_loss}
-    queries = Queries(site, results, files, limits, life, quota_bytes=quota, **kept)
+    queries = Queries(site, results, files, limits, life, quota_bytes=quota, room=room, **kept)
     if options.logged and results.exists():
         server.readiness.step("looking at the rows of earlier queries")
     await asyncio.to_thread(queries.recover)
@@ -221,37 +235,76 @@ async def _queries(
     return queries
 
 
-async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control) -> None:
+async def _run_until(stopping: asyncio.Event, runner: Runner, control: Control, adaptation: Adaptation) -> None:
     """Until it is told to stop; raises what ended the runner, if something did."""
     running = asyncio.create_task(runner.run())
     sampling = asyncio.create_task(_sample(control))
+    adapting = asyncio.create_task(adaptation.run())
     waiting = asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             running.result()
     finally:
-        for task in (sampling, waiting, running):
+        for task in (sampling, adapting, waiting, running):
             task.cancel()
-        await asyncio.gather(sampling, waiting, running, return_exceptions=True)
+        await asyncio.gather(sampling, adapting, waiting, running, return_exceptions=True)
 
 
 async def _kept(
-    config: ClusterConfig, here: SiteConfig, options: ServeOptions, server: Server, closing: AsyncExitStack
+    config: ClusterConfig,
+    here: SiteConfig,
+    options: ServeOptions,
+    server: Server,
+    stopping: asyncio.Event,
+    closing: AsyncExitStack,
 ) -> SiteFolder:
     """The site's folder, which no other daemon has, and in it the next life of the site."""
     path, streams = config.state_dir / here.name, [stream.name for stream in here.streams]
+    wait = _wait_for_room(here.name, server.readiness, stopping)
 
     def opened() -> SiteFolder:
-        step, clock_s = server.readiness.step, int(time.time())
-        asked = {"fresh": options.fresh, "accept_loss": options.accept_loss}
-        return open_folder(path, config.name, here.name, streams, clock_s, **asked, step=step, results=leavings)
+        clock_s = int(time.time())
+        asked: dict[str, Any] = {"fresh": options.fresh, "accept_loss": options.accept_loss, "results": leavings}
+        asked |= {"step": server.readiness.step, "make_headroom": partial(SharedHeadroom, wait=wait)}
+        found = open_folder(path, config.name, here.name, streams, clock_s, **asked)
+        found.kept_logs = open_kept_logs(found)
+        return found
 
     # A log may be long, and whoever asks is told that it is being read.
     kept = await asyncio.to_thread(opened)
     closing.callback(kept.close)
     log.info("site %s begins life %d in %s", here.name, kept.records.life, path)
     return kept
+
+
+def _room(kept: SiteFolder | None) -> Room:
+    return ANY_ROOM if kept is None else kept.headroom
+
+
+def _wait_for_room(site: str, readiness: Readiness, stopping: asyncio.Event) -> Callable[[NoRoomError], None]:
+    """What a daemon does in a thread, for a second, that finds a disk so full that it cannot begin: it says so, once.
+
+    Raises _StoppedError if it is told to stop.
+    """
+    loop = asyncio.get_running_loop()
+    waits: list[NoRoomError] = []
+
+    def wait(error: NoRoomError) -> None:
+        if not waits:
+            log.error("the disk is full: site %s waits for room to begin: %s", site, error)
+            readiness.step(f"waiting for room, the disk is full: {error}")
+            waits.append(error)
+        if asyncio.run_coroutine_threadsafe(_is_set_within(stopping, RETRY_S), loop).result():
+            raise _StoppedError
+
+    return wait
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 def _recordings(
@@ -278,7 +331,7 @@ def _local(config: StreamConfig, source: Source, tau_ms: int, kept: SiteFolder |
     if kept is None:
         return local
     logged = kept.extents.get(config.name)
-    begun = kept.headroom.lend(lambda: check_definition(config, local.info, tau_ms, kept.records, logged))
+    begun = kept.headroom.lend_or_wait(lambda: check_definition(config, local.info, tau_ms, kept.records, logged))
     late.begin(config.name, begun)
     read_to = Position(0, 0) if logged is None or logged.place is None else logged.place.read_to
     aside = late.aside_after(config.name, read_to)
@@ -295,11 +348,13 @@ def _stack(
     limits: Limits,
     records: SharedRecords | None,
     queries: Queries,
+    kept_logs: Mapping[str, LogExtent] | None = None,
 ) -> Stack:
     """Without a folder nobody and nothing of earlier lives is remembered."""
     if records is None:
         return Stack(config.name, site, peers, config.tau_ms, life, streams, limits)
-    found, folder = _earlier_queries(records, queries), (records.folder, records.lives)
+    found = replace(_earlier_queries(records, queries), kept_logs=kept_logs or {})
+    folder = records.folder, records.lives
     return Stack(config.name, site, peers, config.tau_ms, life, streams, limits, records.met, found, *folder)
 
 
@@ -308,11 +363,12 @@ def _earlier_queries(records: SharedRecords, queries: Queries) -> Recovered:
 
     - Both, the rows whole and without an end: it goes on.
     - Other rows: nothing is added to them, and the query ends now if it had not.
-    - A record without rows is to be forgotten.
+    - A record without rows is to be forgotten, unless it is of a join that is kept: that has a log.
     """
     kept: dict[str, dict[str, bytes]] = {kind: records.all(kind) for kind in RecordKind}
     homes = {query_id: home for query_id, home in kept[RecordKind.HOME].items() if query_id in queries.by_id}
     going_on = [query_id for query_id in homes if queries.can_go_on(query_id)]
+    homes |= {query_id: home for query_id, home in kept[RecordKind.HOME].items() if keeping_of(query_id)}
     broken = {
         query_id: query.spool.damage or query.reason
         for query_id, query in queries.by_id.items()
@@ -324,6 +380,9 @@ def _earlier_queries(records: SharedRecords, queries: Queries) -> Recovered:
     # One that had not begun is still being prepared, and may be refused.
     begun = [home.query_id for home in found.homes if home.first_tick is not None]
     queries.end_unfinished("the daemon was restarted before the query was promised", going_on, begun)
+    for home in found.homes:
+        if home.query_id in going_on and not home.state.ended:
+            queries.go_on(home.query_id, plan_of(home.prepare), time.time_ns() // 1_000_000)
     return found
 
 

@@ -106,6 +106,10 @@ class Client:
                 return info
         raise UnknownQueryError(f"site {self.site} requires a query of its own; it knows no {query_id}")
 
+    def replan(self, request: pb.ReplanRequest) -> pb.ReplanReply:
+        """Have a query go on with another plan; the answer comes when that is being prepared."""
+        return self._ask(self._control.Replan, request)
+
     def drop(self, query_id: str) -> None:
         self._ask(self._control.Drop, pb.DropRequest(query_id=query_id))
 

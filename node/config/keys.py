@@ -43,6 +43,22 @@ CLUSTER: Mapping[str, Key] = {
         "site is read until less is needed, and status says for whom it is kept.",
     ),
 }
+PLANNER: Mapping[str, Key] = {
+    "adaptive": Key(
+        "true or false",
+        "true",
+        "Whether queries whose plan was chosen by cost go over to a better one while they run; narrows query "
+        "--adaptive and --no-adaptive say it of one.",
+    ),
+    "epoch": Key(
+        "whole number of ticks", "10 s, or 10 ticks", "How often the home of a query looks whether there is one."
+    ),
+    "payback_windows": Key(
+        "number",
+        "10",
+        "Another plan must save within so many windows of the query what its new copies are sent first.",
+    ),
+}
 SITE: Mapping[str, Key] = {
     "listen": Key('"host:port"', "", "Where its daemon listens."),
     "address": Key('"host:port"', "as listen", "Where others dial it, if that is elsewhere."),
@@ -109,6 +125,7 @@ LINK: Mapping[str, Key] = {
 #: The tables in the order in which one writes them: heading, what it is, keys.
 TABLES: tuple[tuple[str, str, Mapping[str, Key]], ...] = (
     ("", "The cluster as a whole.", CLUSTER),
+    ("[planner]", "Plans of queries that run.", PLANNER),
     ("[site.X]", "A site; there is a daemon for each.", SITE),
     ("[site.X.spark]", "The Spark of a site.", SPARK),
     ("[site.X.stream.S]", "A stream of a site. Names of streams are unique in the cluster.", STREAM),

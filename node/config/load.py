@@ -17,9 +17,18 @@ from node.config.sites import engine_name, read_site
 from node.config.table import Table
 from node.config.texts import matching, non_empty
 from node.config.units import DAY_MS, duration_between, size_bytes
-from node.config.values import LOG_QUOTA_BYTES, RESULTS_QUOTA_BYTES, SPARK, ClusterConfig
+from node.config.values import (
+    LOG_QUOTA_BYTES,
+    PAYBACK_WINDOWS,
+    RESULTS_QUOTA_BYTES,
+    SPARK,
+    ClusterConfig,
+    PlannerConfig,
+)
 
 TAU_MAX_MS = DAY_MS
+#: More than any recording has, and few enough to be counted in any unit.
+EPOCH_TICKS_MAX = 10**9
 _CLUSTER_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _tau = duration_between(1, TAU_MAX_MS, 'from "1ms" to "24h"')
 
@@ -65,7 +74,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _cluster(table: Table, path: Path, others: Mapping[str, TableReader]) -> ClusterConfig:
-    table.only(*keys.CLUSTER, "site", "link", *others)
+    table.only(*keys.CLUSTER, "planner", "site", "link", *others)
     base = path.parent.absolute()
     engine = table.text("engine", '"spark" or "native"', engine_name, SPARK)
     state_dir = base / table.text("state_dir", "a directory", non_empty("a directory"), "state")
@@ -82,6 +91,7 @@ def _cluster(table: Table, path: Path, others: Mapping[str, TableReader]) -> Clu
         results_quota_bytes=table.text("results_quota", 'a size such as "4GiB"', size_bytes, RESULTS_QUOTA_BYTES),
         sites=sites,
         links=read_links(table.table("link"), names),
+        planner=_planner(table.table("planner")),
         others={name: read(table.table(name), names) for name, read in others.items() if table.has(name)},
     )
     for key, folder in (("late_dir", config.late_dir), ("state_dir", state_dir)):
@@ -90,6 +100,16 @@ def _cluster(table: Table, path: Path, others: Mapping[str, TableReader]) -> Clu
     if table.is_empty("site"):
         table.note("site", "at least one [site.NAME] table", "none")
     return config
+
+
+def _planner(table: Table) -> PlannerConfig:
+    table.only(*keys.PLANNER)
+    payback = table.number("payback_windows", "a number above 0")
+    return PlannerConfig(
+        adaptive=table.flag("adaptive", default=True),
+        epoch_ticks=table.whole("epoch", EPOCH_TICKS_MAX),
+        payback_windows=PAYBACK_WINDOWS if payback is None else payback,
+    )
 
 
 def _is_file(path: Path) -> bool:

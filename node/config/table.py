@@ -91,6 +91,14 @@ class Table:
             return None
         return value
 
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self._values.get(name, default)
+        if not isinstance(value, bool):
+            self.note(name, "true or false", shown(value))
+            return default
+        return value
+
     def scalar(self, name: str, what: str) -> str | None:
         """A value that is no table or array, as text the way Spark writes it."""
         value = self._values[name]

@@ -17,6 +17,8 @@ JOB_TIMEOUT_MS = 600_000
 MAX_AHEAD_MS = 3_600_000
 RESULTS_QUOTA_BYTES = 4 << 30
 LOG_QUOTA_BYTES = 16 << 30
+PAYBACK_WINDOWS = 10.0
+_EPOCH_MS, _EPOCH_TICKS_MIN = 10_000, 10
 
 
 class SourceFormat(StrEnum):
@@ -113,6 +115,21 @@ class SiteConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannerConfig:
+    """Whether queries that run are planned again, and when."""
+
+    adaptive: bool = True
+    #: In ticks; None: as many as ten seconds have, but at least ten.
+    epoch_ticks: int | None = None
+    #: Within so many windows a switch must pay for what it sends first.
+    payback_windows: float = PAYBACK_WINDOWS
+
+    def epoch(self, tau_ms: int) -> int:
+        """Ticks from one look at a query to the next."""
+        return self.epoch_ticks or max(_EPOCH_TICKS_MIN, _EPOCH_MS // tau_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """A cluster.toml that passed every check; paths in it are absolute, except its own."""
 
@@ -128,6 +145,7 @@ class ClusterConfig:
     log_quota_bytes: int = LOG_QUOTA_BYTES
     #: What is declared of links, each direction on its own.
     links: tuple[DeclaredLink, ...] = ()
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
     #: What other packages read of the file, by the name of their table.
     others: Mapping[str, object] = field(default_factory=dict)
 

@@ -6,14 +6,17 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import NoReturn
 
 import grpc
 
+from node.core.effects import SwitchState
 from node.core.engine import SiteEngine
 from node.core.events import DropRequested, QueryIssued
-from node.io.planning.outcome import Planned
-from node.io.planning.plan_desk import PlanDesk
+from node.core.queries.query_id import home_of
+from node.io.planning.outcome import Forecast, Planned
+from node.io.planning.plan_desk import PlanDesk, is_forced
 from node.io.reports.engine_report import EngineReport
 from node.io.reports.explanation import explained
 from node.io.reports.status_report import StatusReport, peak_bytes, reader_rows, trouble_of
@@ -30,8 +33,10 @@ from node.io.transport import Transport
 from node.rpc import control_pb2 as pb
 from node.rpc.control_pb2_grpc import ControlServicer
 from node.storage.errors import StorageError
-from planner.model.errors import NarrowsError, UnknownStreamError
-from planner.model.plans import plan_dict
+from planner.cost.estimates import PlanEstimate
+from planner.model.errors import NarrowsError, QueryError, UnknownStreamError
+from planner.model.plans import brief, describe, plan_dict
+from planner.model.query import Plan, PolicyName
 from planner.search.alternatives import Compared, compared
 from planner.search.choice import Options
 from planner.sql.beginning import parse_beginning
@@ -75,7 +80,8 @@ class Control(ControlServicer):
             planned = await self._desk.plan(request, self._require_links, explained=request.explained)
             reader = FILE_READER if request.to else reader_name(request.reader)
             note = self._files.begin(request.to, request.to_format) if request.to else {}
-            issued = self._queries.new(planned, keep=request.keep, reader=reader)
+            adaptive = self._desk.is_adaptive(request, planned)
+            issued = self._queries.new(planned, keep=request.keep, reader=reader, adaptive=adaptive)
             issued.readers[reader].note = note
             await self._queries.begin(issued)
         except StorageError as error:
@@ -101,19 +107,64 @@ class Control(ControlServicer):
                 text = f"query {query.query_id} was issued before the daemon was restarted; of its plan is known"
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{text}\n{query.about.plan_text}")
             assert query.planned is not None
-            if query.planned.choice is None:
-                query.planned = await self._desk.estimated(query.planned.plan, Options())
-            if query.others is None:
-                query.others = await self._desk.search(_compared, query.planned)
-            return await self._desk.search(
-                explained, query.planned, query.others, query.query_id, request.measured, self._troubles()
+            planned, others = await self._explanation(query, query.planned)
+            explain = partial(
+                explained, run_id=query.counted_as, changes=[*query.switches], adaptive=self._desk.outlook(query)
             )
+            troubles = [*self._troubles(), *_mixed(query)]
+            return await self._desk.search(explain, planned, others, query.query_id, request.measured, troubles)
         try:
             planned = await self._desk.plan(request.query, lambda _: None, explained=True)
         except NarrowsError as error:
             await self._refuse(error, context)
         others = await self._desk.search(_compared, planned)
         return await self._desk.search(explained, planned, others, "", (), self._troubles())
+
+    async def _explanation(self, query: IssuedQuery, runs_by: Planned) -> tuple[Planned, Compared | None]:
+        """What its plan costs and what else there is, once for all who ask; it may go over to another one meanwhile."""
+        planned, others = runs_by, query.others
+        if planned.choice is None:
+            planned = await self._desk.estimated(planned.plan, Options(), runs=not query.state.ended)
+        if others is None:
+            others = await self._desk.search(_compared, planned)
+        if query.planned is runs_by:
+            query.planned, query.others = planned, others
+        return planned, others
+
+    async def Replan(self, request: pb.ReplanRequest, context: Context) -> pb.ReplanReply:
+        query = await self._find(request.query_id, context)
+        if query.state.ended or query.planned is None:
+            text = f"query {query.query_id} requires for another plan that it runs; got one that has {query.state}"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
+        assert query.planned is not None
+        plan = query.planned.plan
+        try:
+            if plan.policy.name is PolicyName.DELTA:
+                text = (
+                    "requires for another plan policy frontier: by policy delta its probes go by the clock; got delta"
+                )
+                raise QueryError(f"query {query.query_id} {text}")
+            planned, before = await self._desk.replan(plan, request.plan)
+            reply = pb.ReplanReply(
+                before=_cost(plan, before),
+                after=_cost(planned.plan, None if planned.choice is None else planned.choice.estimate),
+                same=planned.plan == plan,
+                warnings=planned.warnings,
+            )
+            if reply.same or request.dry_run:
+                return reply
+            self._require_links(planned.plan.sites)
+        except NarrowsError as error:
+            await self._refuse(error, context)
+        why = request.why or "asked for by a user"
+        report = await self._runner.replan(query.query_id, planned.plan, why, Forecast(before, planned.choice))
+        if report.state is SwitchState.GIVEN_UP:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, report.reason)
+        reply.number = report.number
+        if is_forced(request.plan):
+            # Who names a plan wants that one.
+            query.adaptive = False
+        return reply
 
     def _require_links(self, sites: tuple[str, ...]) -> None:
         for site in sites:
@@ -138,13 +189,21 @@ class Control(ControlServicer):
         return trouble_of(self._runner, self._transport, site)
 
     async def _find(self, query_id: str, context: Context) -> IssuedQuery:
+        """A query that was issued here. Whoever asks for another site's is told which that is."""
         query = self._queries.by_id.get(query_id)
-        if query is None:
-            known = ", ".join(self._queries.by_id) or "none"
-            text = f"unknown query {query_id!r} at site {self._runner.stack.site.name}: required one of {known}"
+        if query is not None:
+            return query
+        if (home := home_of(query_id)) in self._runner.stack.links:
+            here = self._runner.stack.site.name
+            text = f"query {query_id} requires its home, which is {home}; got site {here}"
             await context.abort(grpc.StatusCode.NOT_FOUND, text)
-        assert query is not None
-        return query
+        return await self._unknown(query_id, context)
+
+    async def _unknown(self, query_id: str, context: Context) -> NoReturn:
+        known = ", ".join(self._queries.by_id) or "none"
+        text = f"unknown query {query_id!r} at site {self._runner.stack.site.name}: required one of {known}"
+        await context.abort(grpc.StatusCode.NOT_FOUND, text)
+        raise AssertionError("abort does not return")
 
     async def _find_run(self, query_id: str, run: str, context: Context) -> IssuedQuery:
         query = await self._find(query_id, context)
@@ -158,10 +217,13 @@ class Control(ControlServicer):
         return pb.QueriesReply(queries=[self._info(query) for query in self._queries.by_id.values()])
 
     async def Drop(self, request: pb.DropRequest, context: Context) -> pb.Empty:
-        if request.query_id not in self._queries.by_id and self._runner.stack.site.keeps(request.query_id):
+        query = self._queries.by_id.get(request.query_id)
+        if query is None and self._runner.stack.site.keeps(request.query_id):
             await self._runner.drop_here(request.query_id)
             return pb.Empty()
-        query = await self._find(request.query_id, context)
+        if query is None:
+            # At a site that is not its home too, which may be gone for good.
+            await self._unknown(request.query_id, context)
         self._runner.put([DropRequested(query.query_id)])
         while not query.state.ended and query.unnoted_end is None:
             await query.changed.wait()
@@ -192,6 +254,7 @@ class Control(ControlServicer):
             waiting_for=() if home is None or query.state.ended else home.waiting_for,
             recovery=self._report.recovery(query, time.monotonic()),
             streams=query.about.streams,
+            last_switch=self._report.last_switch(query),
         )
 
     # -- rows by number -----------------------------------------------------------------------
@@ -248,6 +311,22 @@ class Control(ControlServicer):
         """Notice how things are; called about once a second."""
         self._report.sample()
         self._queries.retry()
+
+
+def _cost(plan: Plan, estimate: PlanEstimate | None) -> pb.PlanCost:
+    return pb.PlanCost(
+        text=describe(plan),
+        brief=brief(plan),
+        json=json.dumps(plan_dict(plan)),
+        bytes_per_s=None if estimate is None else estimate.bytes_per_s,
+    )
+
+
+def _mixed(query: IssuedQuery) -> list[str]:
+    """What is to be known of the figures of a query that began again after it went over to another plan."""
+    if not query.is_mixed:
+        return []
+    return ["it began again after it had gone over to another plan: what was measured is of both plans"]
 
 
 def _compared(planned: Planned) -> Compared | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,16 +14,20 @@ from typing import Any, NoReturn, assert_never
 from node.barrier import Barrier
 from node.core.effects import (
     AppendBatch,
+    AskReceipt,
     BlamePeer,
     KeepRecord,
     MeasureStream,
     NoteIgnored,
+    OpenLog,
     ReadLog,
     ReadSource,
+    RemoveLog,
     RemoveRecord,
     ReportDropped,
     ReportQuery,
     ReportStatistics,
+    ReportSwitch,
     RunOp,
     Send,
     SetAside,
@@ -31,8 +35,9 @@ from node.core.effects import (
     TrimLog,
     WriteRecords,
 )
-from node.core.events import DropRequested, SourceFailed, StatisticsRequested
+from node.core.events import DropRequested, ReplanRequested, SourceFailed, StatisticsRequested
 from node.io.clock import Clock
+from node.io.planning.outcome import NO_FORECAST, Forecast
 from node.io.results.issued_queries import Queries
 from node.io.sources.late_files import LateFiles
 from node.io.sources.profiler import measure
@@ -53,7 +58,7 @@ from node.stack import (
     TimePassed,
 )
 from node.wire.records import done_in
-from planner.model.query import JoinQuery
+from planner.model.query import JoinQuery, Plan
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +98,10 @@ class Runner:
         self._requests = 0
         #: By query of another home: who waits until it is dropped here.
         self._drops: dict[str, list[asyncio.Future[None]]] = {}
+        #: By query: who asked for another plan, in that order, and what it is expected to cost.
+        self._replans: dict[str, deque[tuple[Forecast, asyncio.Future[ReportSwitch]]]] = {}
+        #: The last switch of which something was reported; they rise.
+        self._last_switch = 0
         #: Why no source is read: the disk is full. Sources wait until it is not.
         self.disk_trouble = ""
         self._room = asyncio.Event()
@@ -160,13 +169,29 @@ class Runner:
         if not self._over.done():
             self._over.set_exception(error)
 
-    async def statistics(self, query: JoinQuery) -> ReportStatistics:
-        """What the sites know of a query's streams and of their links."""
+    async def statistics(
+        self, query: JoinQuery, running: str = "", *, counts_only: bool = False, past_us: int = 0
+    ) -> ReportStatistics:
+        """What the sites know of a query's streams and of their links.
+
+        Of one that is ``running``, by its id, what they counted too, or that alone; and ``past_us`` is how far they
+        look back.
+        """
         self._requests += 1
         request_id = f"{self.stack.site.name}?{self._requests}"
         answer: asyncio.Future[ReportStatistics] = self._loop.create_future()
         self._statistics[request_id] = answer
-        self.put([StatisticsRequested(request_id, query)])
+        self.put([StatisticsRequested(request_id, query, running, counts_only, past_us)])
+        return await answer
+
+    async def replan(self, query_id: str, plan: Plan, why: str, forecast: Forecast = NO_FORECAST) -> ReportSwitch:
+        """Have a query of this site go on with another plan: PREPARING, or GIVEN_UP and why.
+
+        How it goes on from there is in the query's history of switches.
+        """
+        answer: asyncio.Future[ReportSwitch] = self._loop.create_future()
+        self._replans.setdefault(query_id, deque()).append((forecast, answer))
+        self.put([ReplanRequested(query_id, plan, why)])
         return await answer
 
     async def drop_here(self, query_id: str) -> None:
@@ -240,7 +265,7 @@ class Runner:
                 self._keeper.put(output)
             case RunOp():
                 self._engine.put(output)
-            case AppendBatch() | ReadLog() | TrimLog():
+            case AppendBatch() | ReadLog() | OpenLog() | RemoveLog() | TrimLog():
                 self._storage.put(output)
             case ReadSource():
                 self._spawn(self._read(output))
@@ -258,7 +283,11 @@ class Runner:
                 reason = f": {output.reason}" if output.reason else ""
                 log.info("query %s is %s%s", output.query_id, output.state, reason)
                 self._store()
+                if output.state.ended:
+                    self._queries.end_switch(output.query_id, f"the query {output.state}", self.clock.now_us() // 1000)
                 self._queries.report(output.query_id, output.state, output.reason)
+            case ReportSwitch():
+                self._report_switch(output)
             case ReportDropped():
                 log.info("query %s is dropped here", output.query_id)
                 for dropped in self._drops.pop(output.query_id, ()):
@@ -269,10 +298,25 @@ class Runner:
                 log.debug("ignored (%s) %s", output.reason, output.detail)
             case BlamePeer():
                 log.error("site %s broke the protocol: %s", output.peer, output.reason)
-            case Send() | KeepRecord() | RemoveRecord() | WriteRecords():
+            case Send() | AskReceipt() | KeepRecord() | RemoveRecord() | WriteRecords():
                 raise AssertionError("the stack turns messages and records into bytes, the barrier keeps records")
             case _:
                 assert_never(output)
+
+    def _report_switch(self, report: ReportSwitch) -> None:
+        reason = f": {report.reason}" if report.reason else ""
+        log.info("query %s: another plan (%s) is %s%s", report.query_id, report.why, report.state, reason)
+        forecast, answer = NO_FORECAST, None
+        if report.number > self._last_switch:
+            # The first that is said of one is in the order in which they were asked for.
+            self._last_switch = report.number
+            asked = self._replans[report.query_id]
+            forecast, answer = asked.popleft()
+            if not asked:
+                del self._replans[report.query_id]
+        self._queries.report_switch(report, forecast, self.clock.now_us() // 1000)
+        if answer is not None and not answer.done():
+            answer.set_result(report)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(coroutine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.cost.estimates import PlanEstimate
 from planner.model.query import Plan
 from planner.search.choice import Choice
 
@@ -17,3 +18,14 @@ class Planned:
     #: What was taken from the configuration instead of being measured.
     declared: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the plan by which a query runs and another one are expected to cost, by the same statistics, if known."""
+
+    before: PlanEstimate | None = None
+    after: Choice | None = None
+
+
+NO_FORECAST = Forecast()

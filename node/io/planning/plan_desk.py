@@ -11,14 +11,19 @@ from typing import TypeVar
 from node.config import ClusterConfig
 from node.core.effects import ReportStatistics
 from node.core.planning.declared_profile import links_with_declared
+from node.core.queries.shape import shape_of
 from node.io.planning.outcome import Planned
+from node.io.results.issued_query import IssuedQuery
 from node.io.runner import Runner
 from node.rpc import control_pb2 as pb
+from planner.cost.estimates import PlanEstimate
 from planner.estimate.statistics import LinkStats, Statistics
+from planner.model.copies import RunningCopy, copy_of
+from planner.model.durations import duration_text
 from planner.model.errors import PlanError
 from planner.model.plan_file import read_plan
 from planner.model.plans import forced_plan, parse_algorithm, parse_policy, ship_all_plan
-from planner.model.query import JoinQuery, Plan, Policy
+from planner.model.query import JoinQuery, Plan, Policy, PolicyName
 from planner.search.choice import Choice, Costs, Model, Options, Search, choose
 from planner.sql.parser import parse_query
 
@@ -75,22 +80,83 @@ class PlanDesk:
         return await self.estimated(plan, options) if explained else Planned(plan)
 
     async def _choose(self, query: JoinQuery, sink: str, options: Options, policy: Policy) -> Planned:
-        found = await self._runner.statistics(query)
-        statistics, declared = self._statistics(query, found)
-        if found.missing:
-            lacking = [f'stream "{alias}": {reason}' for alias, reason in sorted(found.missing.items())]
+        statistics, declared, lacking = await self._measured(query)
+        if lacking:
             instead = "without that, the plan is not chosen by cost: everything is shipped to the query's home"
             return Planned(ship_all_plan(query, sink, policy), None, declared, (*lacking, instead))
         choice = await self.search(choose, query, sink, statistics, options, policy)
         return Planned(choice.plan, choice, declared)
 
-    async def estimated(self, plan: Plan, options: Options) -> Planned:
-        """What a plan that is given is expected to cost."""
-        found = await self._runner.statistics(plan.query)
-        statistics, declared = self._statistics(plan.query, found)
-        if found.missing:
-            lacking = [f'stream "{alias}": {reason}' for alias, reason in sorted(found.missing.items())]
-            return Planned(plan, None, declared, tuple(lacking))
+    async def replan(self, plan: Plan, request: pb.IssueRequest) -> tuple[Planned, PlanEstimate | None]:
+        """Another plan for a query that runs by ``plan``, as is asked for; and what that one costs, if that is known.
+
+        Raises NarrowsError if there is something wrong with what is asked for.
+        """
+        query = plan.query
+        options = _options(request, query)
+        given = None if plan.kept else await self._read(_given_plan, request, query, plan.sink, plan.policy)
+        if plan.kept or (given is not None and given.kept):
+            raise PlanError(
+                "another plan requires that neither keeps joins: a query stays a tree, or none, while it runs"
+            )
+        statistics, declared, lacking = await self._measured(query, plan)
+        if lacking:
+            if given is None:
+                raise PlanError(f"a plan that is chosen by cost requires what its streams are like; got {lacking[0]}")
+            return Planned(given, None, declared, lacking), None
+        before = await self.search(_choice_of, plan, statistics, options)
+        if given is None:
+            after = await self.search(choose, query, plan.sink, statistics, options, plan.policy)
+        else:
+            after = await self.search(_choice_of, given, statistics, options)
+        return Planned(after.plan, after, declared), before.estimate
+
+    def is_adaptive(self, request: pb.IssueRequest, planned: Planned) -> bool:
+        """Whether a query may go over to a better plan by itself: if nothing is said, one that was chosen by cost."""
+        if planned.plan.policy.name is PolicyName.DELTA:
+            return False
+        if request.HasField("adaptive"):
+            return request.adaptive
+        by_cost = planned.choice is not None and not is_forced(request) and request.cost != Model.PAPER
+        return by_cost and self._config.planner.adaptive
+
+    def outlook(self, query: IssuedQuery) -> str:
+        """What is told of a query about plans to come; nothing of one that is over."""
+        if query.state.ended:
+            return ""
+        if not query.adaptive:
+            return "no, this plan stays"
+        ticks = self._config.planner.epoch(self._config.tau_ms)
+        looks = f"a better plan is looked for every {duration_text(1000 * ticks * self._config.tau_ms)}"
+        return f"{looks}; last: {query.outlook}" if query.outlook else looks
+
+    def beside(self, found: ReportStatistics) -> Statistics:
+        """By what was told of a query that runs: copies cost nothing that others need too."""
+        shared = dict.fromkeys(copy for counts in found.counts.values() for copy in counts.shared)
+        links = links_with_declared(_links(found), self._config.links)
+        return Statistics(1000 * self._config.tau_ms, found.profiles, links, tuple(shared))
+
+    async def _measured(
+        self, query: JoinQuery, runs_by: Plan | None = None
+    ) -> tuple[Statistics, tuple[str, ...], tuple[str, ...]]:
+        """What the sites say now; the names of what was declared instead, and what is lacking.
+
+        Copies of the query's own, if it ``runs_by`` a plan already, are no reason to think that they cost nothing.
+        """
+        found = await self._runner.statistics(query)
+        own = () if runs_by is None else _copies_of(runs_by)
+        found = replace(found, copies=tuple(copy for copy in found.copies if copy not in own))
+        statistics, declared = self._statistics(query, found)
+        lacking = (f'stream "{alias}": {reason}' for alias, reason in sorted(found.missing.items()))
+        return statistics, declared, tuple(lacking)
+
+    async def estimated(self, plan: Plan, options: Options, *, runs: bool = False) -> Planned:
+        """What a given plan, by which a query ``runs``, should cost; of one that keeps joins that is not known."""
+        if plan.kept:
+            return Planned(plan, None, (), ("what a plan that keeps joins costs is not estimated",))
+        statistics, declared, lacking = await self._measured(plan.query, plan if runs else None)
+        if lacking:
+            return Planned(plan, None, declared, lacking)
         choice = await self.search(_choice_of, plan, statistics, options)
         return Planned(plan, choice, declared)
 
@@ -120,6 +186,11 @@ class PlanDesk:
                 names += [f"latency {way}: {link.latency_us / 1000:g} ms"] if link.latency_us is not None else []
                 names += [f"price {way}: {link.price_per_gb:g} per GB"] if link.price_per_gb is not None else []
         return names
+
+
+def is_forced(request: pb.IssueRequest) -> bool:
+    """Whether a plan is named, and nothing is to be chosen."""
+    return bool(request.algorithm or request.plan_file or request.plan == SHIP_ALL)
 
 
 def _options(request: pb.IssueRequest, query: JoinQuery) -> Options:
@@ -158,6 +229,11 @@ def _choice_of(plan: Plan, statistics: Statistics, options: Options) -> Choice:
     costs = Costs(plan.query, plan.sink, statistics, options, plan.policy)
     ship_all = costs.estimate(ship_all_plan(plan.query, plan.sink, plan.policy))
     return Choice(plan, costs.estimate(plan), ship_all, options, statistics)
+
+
+def _copies_of(plan: Plan) -> tuple[RunningCopy, ...]:
+    """Those that a plan needs."""
+    return tuple(copy_of(plan.query, need.kind, need.alias, need.keys, need.holder) for need in shape_of(plan).needs)
 
 
 def _links(found: ReportStatistics) -> dict[tuple[str, str], LinkStats]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.core.queries.home import HomeQuery
+from node.core.queries.home.home_query import HomeQuery
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 from planner.model.beginning import BeginAt

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from node.io.planning.outcome import Planned
 from node.io.reports.measurements import measured_of
+from node.io.reports.switch_report import history_dicts, history_lines
+from node.io.results.switch_history import PlanChange
 from node.rpc import control_pb2 as pb
 from planner.explain.figures import explain_dict
 from planner.explain.picture import explain_dot, explain_svg
@@ -21,13 +23,18 @@ def explained(
     query_id: str,
     measured: Sequence[pb.StatusReply],
     troubles: Sequence[str] = (),
+    *,
+    run_id: str = "",
+    changes: Sequence[PlanChange] = (),
+    adaptive: str = "",
 ) -> pb.ExplainReply:
-    """The reply; ``measured`` are the statuses of the sites, in which ``query_id`` is looked for.
+    """The reply; ``measured`` are the statuses of the sites, in which ``run_id``, or else ``query_id``, is looked for.
 
-    ``troubles`` are sites that cannot be reached. Without a choice there is a plan, but nobody knows what it costs,
-    and it was compared with nothing.
+    ``troubles`` are things to warn of; ``changes`` the query's switches to other plans; ``adaptive`` says whether there
+    will be more. Without a choice there is a
+    plan, but nobody knows what it costs, and it was compared with nothing.
     """
-    found = measured_of(planned.plan, query_id, measured) if measured else None
+    found = measured_of(planned.plan, run_id or query_id, measured) if measured else None
     choice = planned.choice
     reply = pb.ExplainReply()
     if choice is None or others is None:
@@ -37,7 +44,10 @@ def explained(
         reply.svg, reply.dot = explain_svg(choice, found), explain_dot(choice, found)
     warnings = [*planned.warnings, *troubles]
     lines = [*(f"warning: {warning}" for warning in warnings), *(f"declared: {name}" for name in planned.declared)]
-    reply.text = "\n".join([text, *(["", *lines] if lines else [])])
+    history = [*history_lines(changes, measured), *([f"adaptive: {adaptive}"] if adaptive else [])]
+    reply.text = "\n".join([text, *(["", *history] if history else []), *(["", *lines] if lines else [])])
+    document |= {"switches": history_dicts(changes, measured)}
+    document |= {"adaptive": adaptive or None}
     document |= {"query_id": query_id or None, "warnings": warnings, "declared": list(planned.declared)}
     reply.json = json.dumps(document, indent=2)
     return reply

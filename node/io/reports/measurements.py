@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from node.core.links.causes import Purpose
 from node.core.queries.shape import CopyNeed, Shape, needs, shape_of
+from node.io.reports.switch_report import run_of
 from node.rpc import control_pb2 as pb
 from planner.algorithms.kinds import Kind
 from planner.cost.estimates import CopyKey
@@ -20,7 +21,7 @@ _WALKS_KINDS = (Kind.KEYS, Kind.TUPLES)
 
 
 def measured_of(plan: Plan, query_id: str, statuses: Iterable[pb.StatusReply]) -> Measured:
-    """The figures of one query; a site that did not answer is simply missing."""
+    """The figures of one run of a query by this plan; a site that did not answer is simply missing."""
     statuses = list(statuses)
     shape = shape_of(plan)
     rows = _rows(query_id, statuses)
@@ -40,7 +41,7 @@ def measured_of(plan: Plan, query_id: str, statuses: Iterable[pb.StatusReply]) -
                     _add_copy(shape, sent, parts, steps, copies)
                 case _:
                     control += parts
-    views = [view for status in statuses for view in status.views if view.query_id == query_id]
+    views = [view for status in statuses for view in status.views if run_of(view) == query_id]
     return Measured(
         max((view.span_us for view in views), default=0) / 1e6,
         {

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from node.core.effects import QueryState
 from node.core.engine import SiteEngine
 from node.core.links.link_states import LinkState
+from node.core.queries.query_id import query_of
 from node.core.status import LOGS_FULL
 from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_MIN
 from node.io.reports.complete_from import complete_from
 from node.io.reports.engine_report import EngineReport
+from node.io.reports.switch_report import switch_status
 from node.io.reports.trends import Lag, Rates, Since
 from node.io.results.issued_queries import Queries
 from node.io.results.issued_query import IssuedQuery
@@ -62,6 +64,11 @@ def reader_rows(query: IssuedQuery) -> list[pb.ReaderStatus]:
         )
         for reader in query.readers.values()
     ]
+
+
+def queries_of(runs: Iterable[str]) -> list[str]:
+    """The queries of these runs: one that goes over to another plan has two."""
+    return list(dict.fromkeys(query_of(run) for run in runs))
 
 
 class StatusReport:
@@ -154,6 +161,7 @@ class StatusReport:
                 rows=view.rows,
                 ship_all_bytes=view.ship_all_bytes,
                 span_us=view.span_us,
+                run=view.run_id,
             )
             for view in site.view_counts()
         )
@@ -173,14 +181,16 @@ class StatusReport:
                 stream=one.stream,
                 what=one.what,
                 peer=one.peer,
-                queries=one.queries,
+                queries=queries_of(one.queries),
                 tick=one.tick,
                 goal_tick=one.goal,
             )
             for one in site.catching_up()
         )
         reply.probes.extend(
-            pb.ProbeStatus(query_id=counts.query_id, delta_us=counts.delta_us, early=counts.early, late=counts.late)
+            pb.ProbeStatus(
+                query_id=query_of(counts.query_id), delta_us=counts.delta_us, early=counts.early, late=counts.late
+            )
             for counts in site.probe_counts()
         )
         return reply
@@ -202,7 +212,7 @@ class StatusReport:
                 idle_seconds=self._since.seconds(("rows", name), stream.rows_arrived, now_s),
                 still_seconds=self._since.seconds(("frontier", name), stream.frontier, now_s),
                 state_seconds=self._since.seconds(("state", name), stream.state, now_s),
-                full_queries=stream.full_queries(self._runner.stack.limits),
+                full_queries=queries_of(stream.full_queries(self._runner.stack.limits)),
                 aside_by_reason=stream.aside,
                 aside_file=str(self._runner.aside_files.get(name, "")),
             )
@@ -259,7 +269,7 @@ class StatusReport:
             reason=query.reason,
             state_seconds=self._state_seconds(query, now_s),
             streams=about.streams,
-            sites=about.sites,
+            sites=about.sites if home is None else home.sites,
             links=about.links,
             waiting_for=() if home is None else home.waiting_for,
             followed=query.followed,
@@ -273,7 +283,13 @@ class StatusReport:
             complete_from=self.complete_from(query_id),
             done_tick=TICK_MIN if sink is None else min(tick for _, tick in sink.frontiers),
             recovery=self.recovery(query, now_s),
+            last_switch=self.last_switch(query),
         )
+
+    def last_switch(self, query: IssuedQuery) -> pb.SwitchStatus | None:
+        """How far a query is that goes over to another plan, or how it did last."""
+        home = self._runner.stack.site.homes.get(query.query_id)
+        return switch_status(query, home, self._runner.clock.now_us() // 1000)
 
     def complete_from(self, query_id: str) -> pb.CompleteFrom:
         """From where on the rows of a query of this home are complete."""
@@ -322,7 +338,7 @@ class StatusReport:
                 indexes=[", ".join(keys) for keys in table.indexes],
                 frontier=table.frontier,
                 waiting_walks=table.waiting,
-                users=table.users,
+                users=queries_of(table.users),
             )
             status.rows, status.nbytes = self._window_size(table.name)
             rows.append(status)
@@ -348,7 +364,7 @@ class StatusReport:
         site = self._runner.stack.site
         return [
             pb.CopyStatus(
-                query_id=copy.query_id,
+                query_id=query_of(copy.query_id),
                 alias=copy.alias,
                 kind=copy.kind.value,
                 role=copy.role.value,
@@ -358,7 +374,7 @@ class StatusReport:
                 tuples=copy.tuples,
                 nbytes=copy.nbytes,
                 ended=copy.query_id not in site.runs and not copy.users,
-                users=copy.users,
+                users=[name for name in queries_of(copy.users) if name != query_of(copy.query_id)],
                 stream=copy.stream,
             )
             for copy in site.copy_statuses()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from node.core.queries.query_id import query_of
 from node.core.queries.run import QueryRun
 from node.core.queries.waiting import Asked, Sought, Waiting
 from node.core.site import Site
@@ -10,7 +11,7 @@ from node.rpc import control_pb2 as pb
 
 def walk_rows(site: Site, query_id: str, now_us: int) -> list[pb.WalkStatus]:
     """Those of a query, or of all if none is named; who has waited longest comes first."""
-    found = [waiting for waiting in site.waiting() if query_id in ("", waiting.walk.query_id)]
+    found = [waiting for waiting in site.waiting() if query_id in ("", query_of(waiting.walk.query_id))]
     found.sort(key=lambda waiting: waiting.since_us)
     # What the engine is still asked for a query that is over is no walk any more.
     runs = [(waiting, site.runs.get(waiting.walk.query_id)) for waiting in found]
@@ -22,7 +23,7 @@ def _row(waiting: Waiting, run: QueryRun, now_us: int) -> pb.WalkStatus:
     steps = run.shape.steps[walk.head]
     hop = steps[walk.step].hop
     return pb.WalkStatus(
-        query_id=walk.query_id,
+        query_id=query_of(walk.query_id),
         generation=walk.generation,
         head=walk.head,
         first_tick=walk.span.first,

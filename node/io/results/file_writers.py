@@ -158,19 +158,17 @@ class _FileWriter:
         """Raises OSError, NarrowsError or ArrowException if it cannot be; then it may be tried again."""
         self._row = self._reader.place
         connection = self._reader.attach(_CLIENT, self._row)
-        file, output = None, None
+        file = None
         try:
             if not self._grows and await _undisturbed(self._is_whole):
                 await self._note(self._query.spool.rows, whole=True)
                 return
             file = await _undisturbed(self._open)
             await self._cut(file)
-            output = await _undisturbed(partial(self._output, file))
+            output = await self._in_room(partial(self._output, file))
             await self._pump(file, output)
         finally:
             self._reader.detach(connection)
-            if output is not None:
-                output.abandon()
             if file is not None:
                 await asyncio.shield(asyncio.to_thread(_close, file))
 
@@ -292,7 +290,7 @@ class _FileWriter:
             changed, ended = query.changed, query.state.ended
             while self._row < query.spool.rows:
                 pieces = query.spool.pieces(self._row, query.spool.rows, CHUNK_BYTES_MAX)
-                await _undisturbed(partial(self._write_on, file, output, pieces))
+                await self._in_room(partial(self._write_on, file, output, pieces))
                 self._row = self._reader.sent = self._reader.seen = pieces[-1].end_row
                 self._queries.retry()
                 if loop.time() - taken_at > _TAKE_EVERY_S:
@@ -305,6 +303,15 @@ class _FileWriter:
                 return
             await changed.wait()
             await asyncio.sleep(0.05)  # what comes soon after is written with it
+
+    async def _in_room(self, write: Callable[[], T]) -> T:
+        """What a thread writes. Raises OSError if the room there is must not be used for it."""
+
+        def written() -> T:
+            with self._queries.room.use(self._path.parent):
+                return write()
+
+        return await _undisturbed(written)
 
     def _write_on(self, file: BinaryIO, output: RowOutput, pieces: list[Piece]) -> None:
         # What somebody else has written behind the rows would be overwritten.
@@ -322,12 +329,11 @@ class _FileWriter:
         """All rows are written. What there is of a failed query is no whole Parquet file: its rows stay here."""
         place = self._row
         if not self._grows and self._query.state != "completed":
-            output.abandon()
             await _undisturbed(partial(_discard, self._query.query_id, self._reader.note))
             place = self._reader.place
             self._reader.trouble = f"the query {self._query.state}: its rows are not in {self._path}, but here"
         else:
-            await _undisturbed(output.finish)
+            await self._in_room(output.finish)
             known = await _undisturbed(partial(self._synced, file))
             if not self._grows:
                 await self._note(self._reader.place, **known)

@@ -12,24 +12,27 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from node.core.effects import QueryState, StoreRows
+from node.core.effects import QueryState, ReportSwitch, StoreRows, SwitchState
 from node.core.events import RowsStored, StoreFailed
 from node.core.limits import Limits
 from node.core.queries.query_id import new_query_id
 from node.core.streams.ticks import Span
-from node.io.planning.outcome import Planned
+from node.io.planning.outcome import Forecast, Planned
 from node.io.results.about import About, about_facts, about_plan
 from node.io.results.issued_query import IssuedQuery
 from node.io.results.journal import DROPPED_NAME, JOURNAL_NAME, Facts, Journal
 from node.io.results.readers import DEFAULT_READER, Reader, noted_reader
 from node.io.results.scratch import Scratch
 from node.io.results.spool import Spool
+from node.io.results.switch_history import noted_change
 from node.io.threads.file_thread import FileWork
 from node.storage.damage import ASIDE
 from node.storage.disk import Disk
 from node.storage.errors import NO_ROOM, StorageError, VersionError
-from node.storage.folder import Folder, sync_folder
+from node.storage.folder import ANY_ROOM, Folder, Room, sync_folder
 from planner.model.errors import QueryError
+from planner.model.plans import describe
+from planner.model.query import Plan
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +57,11 @@ class Queries:
         durable: bool = False,
         quota_bytes: int = QUOTA_BYTES,
         accept_loss: bool = False,
+        room: Room = ANY_ROOM,
     ) -> None:
-        """``accept_loss``: a query of which it is not known what it is does not keep the site from starting."""
+        """``accept_loss``: a query of which it is not known what it is does not keep the site from starting. ``room``:
+        who says whether rows, what is noted of queries and their files may use the room there is.
+        """
         self._site = site
         self._life = life
         self._folder = folder
@@ -64,6 +70,7 @@ class Queries:
         self._durable = durable
         self._quota_bytes = quota_bytes
         self._accept_loss = accept_loss
+        self.room = room
         self._count = 0
         self._now_us: Callable[[], int] = lambda: 0
         self._deliver: _Deliver = lambda _: None
@@ -113,7 +120,7 @@ class Queries:
                 query.spool.finish()
 
     def _recover(self, query_id: str) -> None:
-        journal = Journal(lambda: Folder(self._folder / query_id))
+        journal = Journal(lambda: Folder(self._folder / query_id, self.room))
         noted = journal.recover()
         # Nobody was told of it; or it was being removed, as versions before this one note.
         if not noted or any("dropped" in facts for facts in noted):
@@ -164,9 +171,14 @@ class Queries:
             raise StorageError(f"{where} required what query {query_id} is; got {first.get('query')!r}")
         query = self._made(query_id, about_facts(first["about"]), journal, keep=first["keep"])
         query.run = first["run"]
+        # Versions before this one did not say so.
+        query.adaptive = first.get("adaptive", False)
         for facts in noted:
             if "reader" in facts:
                 query.readers[facts["reader"]] = noted_reader(facts)
+            elif "switch" in facts:
+                query.switches.take_noted(noted_change(facts))
+        query.is_mixed = query.switches.has_switched
         return query
 
     def can_go_on(self, query_id: str) -> bool:
@@ -185,6 +197,17 @@ class Queries:
             else:
                 self.report(query.query_id, QueryState.FAILED, query.spool.damage or reason)
 
+    def go_on(self, query_id: str, plan: Plan, now_ms: int) -> None:
+        """A query of an earlier life goes on by this plan: its home's record says which, and may be the newer."""
+        query = self.by_id.get(query_id)
+        if query is None:
+            return
+        query.runs_by(Planned(plan))
+        change = query.switches.under_way
+        if change is not None:
+            state = SwitchState.SWITCHED if change.after == describe(plan) else SwitchState.GIVEN_UP
+            query.end_switch(state, f"site {self._site} was restarted", now_ms)
+
     def stored_spans(self, query_id: str) -> list[tuple[str, Span]]:
         """By head, the walks of a query whose rows are stored and of which ``done`` did not say that they are done."""
         return self.by_id[query_id].spool.spans
@@ -197,7 +220,9 @@ class Queries:
 
     # -- a query begins -----------------------------------------------------------------------
 
-    def new(self, planned: Planned, keep: bool = False, reader: str = DEFAULT_READER) -> IssuedQuery:
+    def new(
+        self, planned: Planned, keep: bool = False, reader: str = DEFAULT_READER, *, adaptive: bool = False
+    ) -> IssuedQuery:
         """A query whose rows are forgotten when its readers have taken them; or, to ``keep``, not before it is dropped.
 
         It begins with one reader. Raises QueryError if there are too many queries here whose rows wait for somebody.
@@ -210,7 +235,7 @@ class Queries:
         query_id = new_query_id(self._site, self._life, self._count)
         journal = Journal(lambda: self._disk(query_id))
         query = self._made(query_id, about_plan(planned.plan), journal, keep=keep)
-        query.planned = planned
+        query.planned, query.adaptive = planned, adaptive
         query.begin_reader(reader, 0)
         self.by_id[query_id] = query
         return query
@@ -229,7 +254,7 @@ class Queries:
 
     def _disk(self, query_id: str) -> Disk:
         path = self._folder / query_id
-        return Folder(path) if self._durable else Scratch(path)
+        return Folder(path, self.room) if self._durable else Scratch(path)
 
     # -- rows ---------------------------------------------------------------------------------
 
@@ -301,11 +326,26 @@ class Queries:
             return
         if not state.ended:
             query.state, query.reason = state, reason
+            if state is QueryState.RECOVERING:
+                # Its next generation is counted as it itself, as was the plan that it began with.
+                query.counted_as, query.is_mixed = query_id, query.switches.has_switched
             query.wake()
             return
         query.ending = True
         query.held.clear()
         self._note_end(query, state, reason)
+
+    def report_switch(self, report: ReportSwitch, forecast: Forecast, now_ms: int) -> None:
+        """A query goes over to another plan, and has got so far."""
+        query = self.by_id.get(report.query_id)
+        if query is not None and not query.ending:
+            query.report_switch(report, forecast, now_ms)
+
+    def end_switch(self, query_id: str, reason: str, now_ms: int) -> None:
+        """A query is over, and with it what it was going over to."""
+        query = self.by_id.get(query_id)
+        if query is not None:
+            query.end_switch(SwitchState.GIVEN_UP, reason, now_ms)
 
     def _note_end(self, query: IssuedQuery, state: QueryState, reason: str) -> None:
         query.unnoted_end = None

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from node.core.effects import QueryState, StoreRows
-from node.io.planning.outcome import Planned
+from node.core.effects import QueryState, ReportSwitch, StoreRows, SwitchState
+from node.core.queries.query_id import successor_of
+from node.io.planning.outcome import NO_FORECAST, Forecast, Planned
 from node.io.reports.latency import LatencyHistogram
-from node.io.results.about import About
+from node.io.results.about import About, about_plan
 from node.io.results.journal import JOURNAL_NAME, Facts, Journal
 from node.io.results.readers import Reader, reader_name
 from node.io.results.spool import Spool
+from node.io.results.switch_history import SwitchHistory, change_of
 from node.io.threads.file_thread import FileWork
 from node.storage.errors import NoRoomError, disk_error
 from planner.model.errors import QueryError
@@ -32,6 +34,13 @@ class IssuedQuery:
     work: FileWork
     #: None for one that was issued in an earlier life, unless it goes on.
     planned: Planned | None = None
+    #: It may go over to a better plan by itself; and what was thought of that last.
+    adaptive: bool = False
+    outlook: str = ""
+    switches: SwitchHistory = field(default_factory=SwitchHistory)
+    #: The run by which sites count what its plan takes; and whether an earlier plan is in these figures too.
+    counted_as: str = ""
+    is_mixed: bool = False
     #: Its rows have numbers; whoever remembers one must not meet another query.
     run: str = field(default_factory=lambda: secrets.token_hex(8))
     readers: dict[str, Reader] = field(default_factory=dict)
@@ -48,8 +57,13 @@ class IssuedQuery:
     trouble: str = ""
     #: How it has ended, while the disk has no room to note that.
     unnoted_end: tuple[QueryState, str] | None = None
+    #: What the last plan to which it was to go over, and the one before, are expected to cost.
+    _forecast: Forecast = NO_FORECAST
     #: One at a time changes what readers have: who comes second is answered when the first is durable.
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.counted_as = self.counted_as or self.query_id
 
     @property
     def followed(self) -> bool:
@@ -85,11 +99,13 @@ class IssuedQuery:
 
     def facts(self) -> list[Facts]:
         """Everything that its journal has to say of it when it begins."""
-        return [self.first_facts(), self.state_facts(), *(reader.facts() for reader in self.readers.values())]
+        readers = [reader.facts() for reader in self.readers.values()]
+        return [self.first_facts(), self.state_facts(), *readers, *(change.facts() for change in self.switches)]
 
     def first_facts(self) -> dict[str, Any]:
         """What it is."""
-        return {"query": self.query_id, "run": self.run, "keep": self.spool.keep, "about": self.about.facts()}
+        facts: dict[str, Any] = {"query": self.query_id, "run": self.run, "keep": self.spool.keep}
+        return facts | {"adaptive": self.adaptive, "about": self.about.facts()}
 
     def state_facts(self) -> dict[str, Any]:
         """How it stands."""
@@ -108,6 +124,44 @@ class IssuedQuery:
             raise disk_error(f"{self.query_id}/{JOURNAL_NAME}", "a disk that takes a note", error) from error
         if error is not None:
             raise error
+
+    # -- plans --------------------------------------------------------------------------------
+
+    def runs_by(self, planned: Planned) -> None:
+        """From now on it runs by this plan."""
+        self.planned, self.others = planned, None
+        self.about = about_plan(planned.plan)
+
+    def report_switch(self, report: ReportSwitch, forecast: Forecast, now_ms: int) -> None:
+        """It goes over to another plan, and has got so far. One that is refused as it is asked for is not kept."""
+        change, noted = self.switches.known(report.number), []
+        if change is None:
+            if report.state is SwitchState.GIVEN_UP or self.planned is None:
+                return
+            runs = self.counted_as, successor_of(self.query_id, report.number)
+            change = change_of(report, self.planned.plan, forecast, runs, self.spool.rows, now_ms)
+            self._forecast = forecast
+            noted = self.switches.add(change)
+        change.state, change.reason = report.state, report.reason
+        if report.state is SwitchState.SWITCHING:
+            change.switching_ms = now_ms
+        elif report.state.ended:
+            change.ended_ms, change.rows_after = now_ms, self.spool.rows
+        if report.state is SwitchState.SWITCHED:
+            self.runs_by(Planned(report.plan, self._forecast.after))
+            self.counted_as, self.is_mixed = change.run_after, False
+            noted = [self.first_facts()]
+        # Not waited for: it is for people, and what runs is in the home's record.
+        self.note(lambda _: None, *noted, change.facts())
+        self.wake()
+
+    def end_switch(self, state: SwitchState, reason: str, now_ms: int) -> None:
+        """Nothing more is heard of the switch that is under way, if one is."""
+        change = self.switches.under_way
+        if change is not None:
+            change.state, change.reason = state, reason
+            change.ended_ms, change.rows_after = now_ms, self.spool.rows
+            self.note(lambda _: None, change.facts())
 
     # -- readers ------------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ JOURNAL_BYTES = 1 << 16
 Facts = Mapping[str, Any]
 _Latest = dict[Hashable, Facts]
 #: By its first name, a fact after which nothing is known any more of a thing of that kind.
-_ENDS = {"forgotten": "reader"}
-_SEVERAL = ("reader",)
+_ENDS = {"forgotten": "reader", "switch forgotten": "switch"}
+_SEVERAL = ("reader", "switch")
 
 
 class Journal:

@@ -61,9 +61,6 @@ class StreamOutput:
     def finish(self) -> None:
         self._stream.flush()
 
-    def abandon(self) -> None:
-        """What was written stays."""
-
 
 def _csv_column(column: pa.Array) -> pa.Array:
     """CSV knows numbers, booleans and text; everything else becomes text."""
@@ -135,13 +132,20 @@ def _json_value(value: object) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
+class _ParquetWriter(pa.parquet.ParquetWriter):  # type: ignore[misc]
+    """One that writes nothing when it is given up: its file may be closed by then, and has no end on purpose."""
+
+    def __del__(self) -> None:
+        """Only ``close`` makes a file whole."""
+
+
 class ParquetOutput:
     """Parquet to an open file. Rows are collected: a row group per chunk would make a large, slow file."""
 
     safe_at_once = False
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self._writer = pa.parquet.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
+        self._writer = _ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
         self._schema = schema
         self._rows: list[pa.RecordBatch] = []
         self._nbytes = 0
@@ -161,10 +165,6 @@ class ParquetOutput:
         self._write_group()
         self._writer.close()
 
-    def abandon(self) -> None:
-        # Or its destructor would try to write the end of a file that is closed by then, and complain.
-        self._writer.is_open = False
-
 
 class ArrowOutput:
     """The streaming format of Arrow to an open file: the schema, record batches, and at the end a mark."""
@@ -181,9 +181,6 @@ class ArrowOutput:
 
     def finish(self) -> None:
         self._file.write(b"\xff\xff\xff\xff\x00\x00\x00\x00")
-
-    def abandon(self) -> None:
-        """What was written stays."""
 
 
 RowOutput = StreamOutput | ArrowOutput | ParquetOutput

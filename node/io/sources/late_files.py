@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from node.core.streams.position import Position, Positions
 from node.storage.errors import DiskFailedError, StorageError, disk_error
-from node.storage.folder import make_folder, sync_folder, write_all
+from node.storage.folder import ANY_ROOM, Room, make_folder, sync_folder, write_all
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -38,8 +38,9 @@ class LateFiles:
     The stream format stays readable up to the last complete batch even if the daemon is killed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, room: Room = ANY_ROOM) -> None:
         self._folder = folder
+        self._room = room
         self._begun: dict[str, str] = {}
         self._files: dict[str, _File] = {}
         #: Where the tuples of a stream are, once there are some.
@@ -56,8 +57,9 @@ class LateFiles:
             rows = rows.append_column(PART, pa.array(positions[:, 0])).append_column(ROW, pa.array(positions[:, 1]))
             rows = rows.replace_schema_metadata({_BEGUN: self._begun.get(stream, "")})
         try:
-            file = self._files.get(stream) or self._begin_file(stream, rows.schema)
-            file.write(rows)
+            with self._room.use(self._folder):
+                file = self._files.get(stream) or self._begin_file(stream, rows.schema)
+                file.write(rows)
         except OSError as error:
             self._give_up(stream)
             raise self._problem(error) from error

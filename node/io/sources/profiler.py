@@ -18,7 +18,7 @@ def measure(effect: MeasureStream, source: Source, tau_ms: int) -> StreamMeasure
     """Answer the effect. Blocking: some tenths of a second for a large sample."""
     try:
         sample = sample_of(effect.batches) if effect.batches else source.peek()
-        profile = profile_of(effect.query, effect.alias, tau_ms, sample)
+        profile = profile_of(effect.query, effect.alias, tau_ms, sample, effect.span_us)
         passed = profile.rows / max(1, sample.rows.num_rows)
         profile = with_declared(profile, source.declared, passed, 1000 * tau_ms)
     except NarrowsError as error:

@@ -286,7 +286,8 @@ def _stream_info(stream: StreamConfig, schema: pa.Schema, *, empty: bool) -> Str
     if empty and pa.types.is_null(schema.field(position).type):
         # A text file without rows says nothing about types; an empty stream is still a stream.
         schema = schema.set(position, pa.field(stream.ts, pa.int64()))
-    return StreamInfo(stream.name, stream.site, schema, stream.ts, _time_unit(stream, schema.field(position).type))
+    unit = _time_unit(stream, schema.field(position).type)
+    return StreamInfo(stream.name, stream.site, schema, stream.ts, unit, stream.ts_scale)
 
 
 def _time_unit(stream: StreamConfig, kind: pa.DataType) -> TimeUnit:

@@ -377,16 +377,16 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (
             f'taw = "1s"\n{MINIMAL}',
             (
-                'taw: required one of "cluster", "engine", "late_dir", "link", "log_quota", "results_quota", "site", '
-                '"state_dir", "tau", "wan" '
+                'taw: required one of "cluster", "engine", "late_dir", "link", "log_quota", "planner", '
+                '"results_quota", "site", "state_dir", "tau", "wan" '
                 '(did you mean "tau"?); got the unknown key "taw"'
             ),
         ),
         (
             f'"a b" = 1\n{MINIMAL}',
             (
-                '"a b": required one of "cluster", "engine", "late_dir", "link", "log_quota", "results_quota", "site", '
-                '"state_dir", "tau", "wan"; '
+                '"a b": required one of "cluster", "engine", "late_dir", "link", "log_quota", "planner", '
+                '"results_quota", "site", "state_dir", "tau", "wan"; '
                 'got the unknown key "a b"'
             ),
         ),
@@ -506,6 +506,9 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
             f"{TWO}[link.a.b]\nprice_per_gb = -1",
             "link.a.b.price_per_gb: required a price from 0 on; got -1",
         ),
+        (f"{MINIMAL}[planner]\nadaptive = 1", "planner.adaptive: required true or false; got 1"),
+        (f"{MINIMAL}[planner]\nepoch = 0", "planner.epoch: required a whole number from 1 to 1000000000; got 0"),
+        (f"{MINIMAL}[planner]\npayback_windows = 0", "planner.payback_windows: required a number above 0; got 0"),
         (
             f"{TWO}[link.a.b]\nprice = 1",
             'link.a.b.price: required one of "bandwidth", "latency", "price_per_gb"; got the unknown key "price"',
@@ -713,6 +716,15 @@ bandwidth = "2.5 MB/s"
     there, back = load_cluster(path).links
     assert there == DeclaredLink("a", "b", 1_250_000.0, 40_000, 0.05)
     assert back == DeclaredLink("b", "a", 2_500_000.0, 40_000, 0.05)
+
+
+def test_the_planner_looks_every_ten_seconds_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    planner = load_cluster(write(tmp_path, MINIMAL)).planner
+    assert planner.adaptive
+    assert [planner.epoch(tau_ms) for tau_ms in (1, 100, 1_000, 60_000)] == [10_000, 100, 10, 10]
+    text = f"{MINIMAL}[planner]\nadaptive = false\nepoch = 7\npayback_windows = 2.5"
+    planner = load_cluster(write(tmp_path, text)).planner
+    assert (planner.adaptive, planner.epoch(100), planner.payback_windows) == (False, 7, 2.5)
 
 
 def test_declared_statistics_of_a_stream_are_read(tmp_path: Path) -> None:

@@ -6,12 +6,19 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 
+from node.core.effects import ReportStatistics
+from node.core.queries.shape import shape_of
 from node.io.planning.plan_desk import OPTIMAL_STREAMS_MAX, SEARCHES_MAX, PlanDesk, _options
 from node.rpc import control_pb2 as pb
-from planner.model.query import JoinQuery, RangeWindow, StreamInfo, StreamRef
+from planner.algorithms.descriptions import CopyKind
+from planner.model.copies import RunningCopy, copy_of
+from planner.model.errors import PlanError
+from planner.model.query import Algorithm, JoinQuery, RangeWindow, StreamInfo, StreamRef
 from planner.model.time_unit import TimeUnit
 from planner.search.choice import Model, Search
+from tests.unit.sites import Cluster
 
 
 def query(streams: int) -> JoinQuery:
@@ -59,3 +66,42 @@ def test_long_searches_keep_no_thread_from_rows_status_and_queries_that_need_non
         desk.close()
 
     asyncio.run(ask())
+
+
+class Asked:
+    """What a desk asks of its runner; every site says the same."""
+
+    def __init__(self, missing: dict[str, str], copies: tuple[RunningCopy, ...]) -> None:
+        self.stack = SimpleNamespace(site=SimpleNamespace(name="cam"))
+        self._found = ReportStatistics("r", {}, {}, missing, copies)
+
+    async def statistics(self, _: JoinQuery) -> ReportStatistics:
+        return self._found
+
+
+def desk(missing: dict[str, str], copies: tuple[RunningCopy, ...] = ()) -> PlanDesk:
+    config = SimpleNamespace(links=(), sites=(), tau_ms=100)
+    return PlanDesk(cast("Any", Asked(missing, copies)), cast("Any", config))
+
+
+def test_copies_of_a_query_that_runs_are_not_taken_for_copies_that_cost_nothing() -> None:
+    plan = Cluster().plan("cam", Algorithm.SM_D1)
+    own = tuple(copy_of(plan.query, need.kind, need.alias, need.keys, need.holder) for need in shape_of(plan).needs)
+    other = copy_of(plan.query, CopyKind.FULL, "a", (), "bow")
+    assert len(own) == 2
+    asked = desk({}, (*own, other))
+    statistics, _, _ = asyncio.run(asked._measured(plan.query, plan))
+    assert statistics.copies == (other,)
+    statistics, _, _ = asyncio.run(asked._measured(plan.query))
+    assert statistics.copies == (*own, other), "of another query they would be there anyway"
+
+
+def test_without_what_streams_are_like_another_plan_can_be_given_but_not_chosen() -> None:
+    plan = Cluster().plan("cam", Algorithm.SM_D1)
+    asked = desk({"b": "site bow did not answer within 5 s"})
+    planned, before = asyncio.run(asked.replan(plan, pb.IssueRequest(algorithm="SP-S")))
+    assert planned.plan == Cluster().plan("cam", Algorithm.SP_S)
+    assert (planned.choice, before) == (None, None)
+    assert planned.warnings == ('stream "b": site bow did not answer within 5 s',)
+    with pytest.raises(PlanError, match="chosen by cost requires what its streams are like"):
+        asyncio.run(asked.replan(plan, pb.IssueRequest()))

@@ -13,8 +13,17 @@ import pyarrow as pa
 import pytest
 
 from node.codec import cut
-from node.core.effects import QueryState, ReadSource, ReportQuery, SetAside, StoreRows, WriteRecords
-from node.core.events import DropRequested, RowsStored, SourceFailed
+from node.core.effects import (
+    QueryState,
+    ReadSource,
+    ReportQuery,
+    ReportSwitch,
+    SetAside,
+    StoreRows,
+    SwitchState,
+    WriteRecords,
+)
+from node.core.events import DropRequested, ReplanRequested, RowsStored, SourceFailed
 from node.core.limits import Limits
 from node.core.links.lives import Met
 from node.core.records import Put, RecordChange
@@ -41,6 +50,7 @@ from node.storage.errors import DiskFailedError, StorageError
 from node.storage.headroom import Headroom
 from node.storage.site_records import NoRecords
 from node.storage.stream_logs import StreamLogs
+from planner.model.query import Algorithm
 from tests.unit.sites import Cluster
 
 PATIENCE_S = 30.0
@@ -371,3 +381,33 @@ def test_a_disk_that_fails_ends_the_daemon(tmp_path: Path) -> None:
         made.files.stop()
 
     asyncio.run(test())
+
+
+def test_who_asks_for_another_plan_hears_the_first_that_is_said_of_it(tmp_path: Path) -> None:
+    """A refusal comes while another switch is under way, and what is said of that one is no answer to it."""
+
+    async def test(made: Driven) -> None:
+        await until(lambda: made.stack.turns)
+        query_id = made.query.query_id
+        plan = Cluster().plan("cam", Algorithm.SM_S1)
+        first = asyncio.create_task(made.runner.replan(query_id, plan, "the first"))
+        second = asyncio.create_task(made.runner.replan(query_id, plan, "the second"))
+        await until(lambda: made.stack.heard(ReplanRequested))
+        said: list[Output] = [
+            ReportSwitch(query_id, 7, SwitchState.PREPARING, plan, "the first"),
+            ReportSwitch(query_id, 7, SwitchState.SWITCHING, plan, "the first"),
+            ReportSwitch(query_id, 8, SwitchState.GIVEN_UP, plan, "the second", "it goes over already"),
+        ]
+        made.stack.answers += [said[:2], said[2:]]
+        made.runner.put([DropRequested("any")])
+        assert await first == said[0]
+        made.runner.put([DropRequested("any")])
+        assert await second == said[2]
+        (change,) = made.query.switches
+        assert (change.why, change.state, change.before_brief != change.after_brief) == (
+            "the first",
+            SwitchState.SWITCHING,
+            True,
+        )
+
+    drive(tmp_path, test)

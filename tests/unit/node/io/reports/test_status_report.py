@@ -341,3 +341,19 @@ def test_a_walk_tells_its_story_from_the_gate_to_the_engine() -> None:
     cluster.settle()
     assert walk_rows(cluster.sites["bow"], "", cluster.now_us) == []
     assert walk_rows(cluster.sites["bow"], "another", cluster.now_us) == []
+
+
+def test_walks_are_told_under_their_query_whichever_its_plan_is() -> None:
+    cluster = Cluster()
+    cluster.issue("cam", Algorithm.SP_S)
+    cluster.settle()
+    cluster.replan("cam", Algorithm.SP_D)
+    cluster.settle()
+    cluster.arrive("l", 10, 20, 150)
+    cluster.settle()
+    (walk, *_) = walk_rows(cluster.sites["bow"], "q1", cluster.now_us)
+    assert (walk.query_id, walk.algorithm) == ("q1", "SP-D")
+
+
+def test_what_a_site_has_for_two_plans_of_a_query_is_told_as_for_one() -> None:
+    assert status_report.queries_of(["q1", "q2~7", "q1~8", "q2"]) == ["q1", "q2"]

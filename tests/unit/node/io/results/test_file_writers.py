@@ -25,6 +25,7 @@ from node.io.results.journal import Facts
 from node.io.results.readers import FILE_READER, Reader
 from node.io.results.row_formats import RowOutput
 from node.io.results.spool import Piece
+from node.storage.headroom import Headroom
 from planner.model.errors import QueryError
 from tests.unit.delivery import NAMES, PLAN, Site, rows_of, wait_until
 
@@ -101,6 +102,19 @@ def test_a_file_that_is_shorter_than_it_was_is_said_and_its_rows_stay(site: Site
     assert (reader.place, site.query.spool.first_row, path.read_text()) == (0, 0, "he")
     path.write_text("header\n")  # somebody puts it back
     wait_until(lambda: reader.place == 4 and not reader.trouble)
+
+
+def test_a_file_on_the_disk_of_the_records_waits_while_only_these_may_use_it(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    reader = write_two(site, path)
+    headroom = Headroom(tmp_path, 4096)
+    site.queries.room = headroom
+    site.store(2, 2)
+    wait_until(lambda: "but for records" in reader.trouble)
+    assert numbers_in(path) == [0, 1]
+    assert headroom.reserve()
+    wait_until(lambda: reader.place == 4 and not reader.trouble)
+    assert numbers_in(path) == [0, 1, 2, 3]
 
 
 def test_rows_after_those_of_a_file_that_was_removed_are_kept_until_it_is_back(site: Site, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from node.io.results.readers import FILE_READER
 from node.io.threads.file_thread import run_jobs
 from node.storage.errors import NoRoomError, StorageError
 from node.storage.folder import Folder, FolderFile
+from node.storage.headroom import Headroom
 from tests.unit.delivery import PLAN, rows_of
 from tests.unit.files import AtOnce, OnDemand
 from tests.unit.sites import Cluster
@@ -140,6 +141,35 @@ def test_on_a_full_disk_rows_wait_and_the_query_goes_on_when_there_is_room(
         queries.retry()
         assert query.trouble == "the result rows have no room at cam: No space left on device"
         assert len(told) == 1
+    queries.retry()
+    assert (len(told), query.trouble, query.spool.rows) == (2, "", 20)
+
+
+def test_while_records_have_the_reserved_room_neither_rows_nor_notes_take_it(tmp_path: Path) -> None:
+    headroom = Headroom(tmp_path, 4096)
+    assert headroom.reserve()
+    queries = Queries("cam", tmp_path / "results", AtOnce(), durable=True, room=headroom)
+    query = queries.new(Planned(Cluster().plan("cam")))
+    asyncio.run(queries.begin(query))
+    told: list[RowsStored | StoreFailed] = []
+    queries.store([walk(query, 0)], lambda: 0, told.extend)
+    tries: list[int] = []
+
+    def record() -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise NoRoomError("full")
+
+    headroom.lend(record)
+    files = {path: path.stat().st_size for path in tmp_path.rglob("*")}
+    queries.store([walk(query, 1)], lambda: 0, told.extend)
+    queries.retry()
+    assert query.trouble == "the result rows have no room at cam: No space left on device, but for records"
+    with pytest.raises(NoRoomError, match="but for records"):
+        asyncio.run(query.noted({"state": "running", "reason": "", "rows": 10}))
+    assert {path: path.stat().st_size for path in tmp_path.rglob("*")} == files
+    assert len(told) == 1
+    assert headroom.reserve()
     queries.retry()
     assert (len(told), query.trouble, query.spool.rows) == (2, "", 20)
 

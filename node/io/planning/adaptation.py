@@ -1,0 +1,237 @@
+"""Queries of this home go over to better plans by themselves: each is looked at once in an epoch, the worst first.
+
+Nothing depends on it for rows, which are the same by any plan; so what goes wrong here is told in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field, replace
+
+from node.config import ClusterConfig
+from node.core.effects import QueryState, ReportStatistics, SwitchState
+from node.core.links.link_states import LinkState
+from node.core.queries.home.home_query import HomeQuery
+from node.io.planning.epochs import Epochs, look_of
+from node.io.planning.outcome import Forecast
+from node.io.planning.plan_desk import PlanDesk
+from node.io.results.issued_queries import Queries
+from node.io.results.issued_query import IssuedQuery
+from node.io.runner import Runner
+from planner.model.query import Plan
+from planner.search.choice import Options, Search
+from planner.search.replanning import Decision, Measured, Rules, Running, decide, worse_than_ship_all
+
+log = logging.getLogger(__name__)
+
+#: Queries are passed in review this often; an epoch ends no sooner.
+_REVIEW_S = 0.5
+#: With more streams than this a search is too long to be made in every epoch: a quick one is.
+_SEARCHED_STREAMS_MAX = 6
+#: After a switch that was given up it rests so many epochs, then twice as many, and so on.
+_GIVEN_UP_EPOCHS, _GIVEN_UP_EPOCHS_MAX = 4, 256
+#: A link is not what it was if it carries so many times as much or as little, or if a round trip takes so many times as
+#: long, and longer by so much.
+_BANDWIDTH_FACTOR = 2.0
+_RTT_FACTOR, _RTT_US_MIN = 3.0, 50_000
+
+#: What is known of a link from here: round trip, bandwidth.
+_Seen = tuple[int | None, float | None]
+_Pair = tuple[str, str]
+
+
+@dataclass
+class _Watched:
+    """A query that is adaptive."""
+
+    epochs: Epochs
+    #: The last switch that was noticed, and how many were given up since one was made.
+    switch: int = 0
+    given_up: int = 0
+    #: The links of home as they were when it was last looked at.
+    links: dict[str, _Seen] = field(default_factory=dict)
+    #: Sites that do not reach each other, and since when.
+    cut: dict[_Pair, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What was heard of a query at the end of an epoch."""
+
+    query: IssuedQuery
+    watched: _Watched
+    plan: Plan
+    measured: Measured | None
+    #: A link is not what it was, or some are cut.
+    urgent: bool
+
+    @property
+    def badness(self) -> float:
+        """How much worse than shipping everything its plan is."""
+        return 0.0 if self.measured is None else worse_than_ship_all(self.measured, self.plan)
+
+
+class Adaptation:
+    """Looks at the queries of a site."""
+
+    def __init__(self, runner: Runner, desk: PlanDesk, queries: Queries, config: ClusterConfig) -> None:
+        self._runner = runner
+        self._desk = desk
+        self._queries = queries
+        self._tau_us = 1000 * config.tau_ms
+        self._epoch_ticks = config.planner.epoch(config.tau_ms)
+        self._rules = Rules(payback_windows=config.planner.payback_windows)
+        self._watched: dict[str, _Watched] = {}
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(_REVIEW_S)
+            try:
+                await self._review()
+            except Exception:
+                log.exception("queries are not looked at for better plans this time")
+
+    async def _review(self) -> None:
+        now_s = self._loop.time()
+        running = [query for query in self._queries.by_id.values() if query.adaptive and not query.ending]
+        for gone in self._watched.keys() - {query.query_id for query in running}:
+            del self._watched[gone]
+        due = [query for query in running if self._is_due(query, now_s)]
+        looked = await asyncio.gather(*(self._look(query) for query in due))
+        for each in sorted(looked, key=lambda one: -one.badness):
+            await self._decide(each)
+
+    # -- when ---------------------------------------------------------------------------------
+
+    def _home(self, query: IssuedQuery) -> HomeQuery | None:
+        """The query as the core knows it, while it runs and nothing is the matter with it."""
+        home = self._runner.stack.site.homes.get(query.query_id)
+        if home is None or home.sink is None or query.planned is None:
+            return None
+        return home if home.state is QueryState.RUNNING and not home.catching_up else None
+
+    def _is_due(self, query: IssuedQuery, now_s: float) -> bool:
+        home = self._home(query)
+        if home is None or home.sink is None:
+            return False
+        tick = min(tick for _, tick in home.sink.frontiers)
+        watched = self._watched.get(query.query_id)
+        if watched is None:
+            epochs = Epochs(home.plan.query, home.plan.sink, self._epoch_ticks, self._tau_us)
+            watched = self._watched[query.query_id] = _Watched(epochs)
+        if not self._has_settled(query, watched, tick):
+            return False
+        if watched.epochs.is_due(tick, now_s):
+            return True
+        return watched.epochs.is_late(now_s) and self._has_changed(watched, home.plan)
+
+    @staticmethod
+    def _has_settled(query: IssuedQuery, watched: _Watched, tick: int) -> bool:
+        """Whether it goes over to no plan; when it has just done so it rests."""
+        last = query.switches.last
+        if last is None:
+            return True
+        if not last.state.ended:
+            return False
+        if last.number != watched.switch:
+            watched.switch = last.number
+            watched.given_up = watched.given_up + 1 if last.state is SwitchState.GIVEN_UP else 0
+            epochs = min(_GIVEN_UP_EPOCHS * 2**watched.given_up, _GIVEN_UP_EPOCHS_MAX) if watched.given_up else 1
+            watched.epochs.rest(tick, epochs)
+        return True
+
+    def _has_changed(self, watched: _Watched, plan: Plan) -> bool:
+        """Whether a link of home is not what it was when the query was last looked at."""
+        now = self._links(plan)
+        return any(_differs(before, now[peer]) for peer, before in watched.links.items() if peer in now)
+
+    def _links(self, plan: Plan) -> dict[str, _Seen]:
+        stack = self._runner.stack
+        peers = [site for site in plan.sites if site in stack.links]
+        return {peer: (stack.links[peer].rtt_us, stack.bandwidths[peer].bytes_per_s) for peer in peers}
+
+    # -- what ---------------------------------------------------------------------------------
+
+    async def _look(self, query: IssuedQuery) -> _Looked:
+        assert query.planned is not None
+        watched, plan = self._watched[query.query_id], query.planned.plan
+        before, watched.links = watched.links, self._links(plan)
+        urgent = any(_differs(before[peer], now) for peer, now in watched.links.items() if peer in before)
+        found = await self._runner.statistics(plan.query, query.query_id, counts_only=True)
+        home = self._runner.stack.site.homes.get(query.query_id)
+        ticks = [tick for _, tick in home.sink.frontiers] if home is not None and home.sink is not None else []
+        measured = watched.epochs.take(look_of(found, min(ticks, default=0), self._loop.time()))
+        self._note_cuts(watched, plan, found)
+        return _Looked(query, watched, plan, measured, urgent or bool(self._cut(watched)))
+
+    def _note_cuts(self, watched: _Watched, plan: Plan, found: ReportStatistics) -> None:
+        here, now_s = self._runner.stack.site.name, self._loop.time()
+        links = self._runner.stack.links
+        pairs = {(here, peer) for peer in plan.sites if peer in links and links[peer].state is not LinkState.UP}
+        pairs |= {(site, peer) for site, counts in found.counts.items() for peer in counts.unreached}
+        cut = {(min(pair), max(pair)) for pair in pairs if set(pair) <= set(plan.sites)}
+        watched.cut = {pair: watched.cut.get(pair, now_s) for pair in cut}
+
+    def _cut(self, watched: _Watched) -> frozenset[_Pair]:
+        """Those that have been cut for an epoch."""
+        now_s, length_s = self._loop.time(), watched.epochs.length_s
+        return frozenset(pair for pair, since_s in watched.cut.items() if now_s - since_s >= length_s)
+
+    # -- whether ------------------------------------------------------------------------------
+
+    async def _decide(self, looked: _Looked) -> None:
+        query, watched = looked.query, looked.watched
+        cut, urgent = self._cut(watched), looked.urgent or looked.badness > 1
+        if (looked.measured is None and not cut) or not watched.epochs.may_survey(urgent=urgent):
+            return
+        found = await self._runner.statistics(looked.plan.query, query.query_id, past_us=watched.epochs.past_us)
+        watched.epochs.surveyed(found)
+        if lacking := _lacking(looked.plan, found):
+            query.outlook = f"nothing was decided: {lacking}"
+            return
+        if query.planned is None or query.planned.plan != looked.plan or query.switches.under_way is not None:
+            return
+        choice = query.planned.choice
+        options = Options() if choice is None else choice.options
+        if len(looked.plan.query.streams) > _SEARCHED_STREAMS_MAX:
+            options = replace(options, search=Search.GREEDY)
+        chosen_by = None if choice is None else choice.statistics
+        running = Running(looked.plan, looked.measured, found.copies, cut, chosen_by)
+        decision = await self._desk.search(decide, running, self._desk.beside(found), options, self._rules)
+        query.outlook = decision.why
+        log.debug("query %s: %s", query.query_id, decision.why)
+        if decision.plan is not None:
+            await self._switch(query, decision)
+
+    async def _switch(self, query: IssuedQuery, decision: Decision) -> None:
+        assert decision.plan is not None
+        log.info(
+            "query %s is to go over to another plan: %s; snapshots take %.0f bytes",
+            query.query_id,
+            decision.why,
+            decision.snapshot_bytes,
+        )
+        forecast = Forecast(decision.estimate, decision.choice)
+        report = await self._runner.replan(query.query_id, decision.plan, decision.why, forecast)
+        if report.state is SwitchState.GIVEN_UP:
+            query.outlook = report.reason
+
+
+def _differs(before: _Seen, now: _Seen) -> bool:
+    rtt_before, rtt_now = before[0], now[0]
+    if rtt_before is not None and rtt_now is not None:
+        longer, shorter = max(rtt_before, rtt_now), min(rtt_before, rtt_now)
+        if longer >= _RTT_FACTOR * shorter and longer - shorter >= _RTT_US_MIN:
+            return True
+    bandwidth_before, bandwidth_now = before[1], now[1]
+    if bandwidth_before is None or bandwidth_now is None:
+        return bandwidth_before is not bandwidth_now
+    return not 1 / _BANDWIDTH_FACTOR < bandwidth_now / max(1.0, bandwidth_before) < _BANDWIDTH_FACTOR
+
+
+def _lacking(plan: Plan, found: ReportStatistics) -> str:
+    lacking = sorted(found.missing.items())
+    return f"stream {plan.query.ref(lacking[0][0]).stream.name}: {lacking[0][1]}" if lacking else ""

@@ -1,0 +1,83 @@
+"""The logs of kept joins on disk: made, found again after a restart, and removed with what they were kept for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from node.core.effects import AppendBatch, OpenLog, QueryState, RemoveLog
+from node.core.queries.query_id import kept_join_of, kept_stream_of
+from node.core.query_records import HomeRecord, RecordKind
+from node.io.kept_logs import open_kept_logs
+from node.storage.site_folder import SiteFolder, open_folder
+from node.wire.records import record_out, recovered
+from tests.unit.logged import batches
+from tests.unit.node.wire.test_records import PREPARE
+
+JOIN = kept_join_of("ash-1-1", "pairs", "bow")
+STREAM = kept_stream_of(JOIN)
+
+
+def begin(path: Path) -> SiteFolder:
+    folder = open_folder(path, "c", "bow", [], 7)
+    folder.kept_logs = open_kept_logs(folder)
+    return folder
+
+
+def keep(folder: SiteFolder) -> None:
+    """As the core asks for it: the record, and the log with what was made."""
+    record = HomeRecord(JOIN, replace(PREPARE, part="pairs"), QueryState.RUNNING, "", 0)
+    folder.records.commit([record_out(record)])
+    folder.logs.run([OpenLog(STREAM)])
+    for one in batches(3):
+        folder.logs.run([AppendBatch(STREAM, one)])
+
+
+def end(folder: SiteFolder) -> None:
+    folder.logs.close()
+    folder.close()
+
+
+def test_what_was_kept_is_found_again(tmp_path: Path) -> None:
+    folder = begin(tmp_path / "bow")
+    assert folder.kept_logs == {}
+    keep(folder)
+    end(folder)
+    folder = begin(tmp_path / "bow")
+    extent = folder.kept_logs[STREAM]
+    assert (extent.end, extent.next_tuple) == (3, sum(one.rows.num_rows for one in batches(3)))
+    folder.logs.run([RemoveLog(STREAM)])
+    assert not (tmp_path / "bow" / STREAM).exists()
+    end(folder)
+
+
+def test_a_log_that_no_join_has_any_more_is_removed(tmp_path: Path) -> None:
+    """The daemon died between the record and the log."""
+    folder = begin(tmp_path / "bow")
+    folder.logs.run([OpenLog(STREAM), *(AppendBatch(STREAM, one) for one in batches(3))])
+    end(folder)
+    folder = begin(tmp_path / "bow")
+    assert folder.kept_logs == {}
+    assert not (tmp_path / "bow" / STREAM).exists()
+    end(folder)
+
+
+def test_a_log_that_is_damaged_ends_its_join_and_lets_the_site_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = begin(tmp_path / "bow")
+    keep(folder)
+    end(folder)
+    (segment, *_) = sorted((tmp_path / "bow" / STREAM / "log").iterdir())
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 3] ^= 1
+    segment.write_bytes(data)
+    folder = begin(tmp_path / "bow")
+    assert folder.kept_logs == {}
+    (home,) = recovered({RecordKind.HOME: folder.records.all(RecordKind.HOME)}, {}).homes
+    assert home.state is QueryState.FAILED
+    assert "data loss" in home.reason
+    assert f"the join kept as stream {STREAM} ends" in caplog.text
+    end(folder)
