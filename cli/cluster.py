@@ -53,6 +53,8 @@ class LocalCluster:
         #: By site. One that is ready is not asked again.
         self._starts: dict[str, Start] = {}
         self._starting: set[str] = set()
+        #: By site, what it does to become ready, if it says so.
+        self._steps: dict[str, str] = {}
         self._logs = tempfile.TemporaryDirectory(prefix="narrows-logs-")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._network = ExitStack()
@@ -122,6 +124,7 @@ class LocalCluster:
             said = self._starts[site].readiness(self.clients[site])
             if said is None:
                 continue
+            self._steps[site] = said.steps[-1] if said.steps else ""
             self._tell(site, said)
             if said.ready:
                 self._starting.discard(site)
@@ -147,7 +150,9 @@ class LocalCluster:
 
     def _missing(self) -> str:
         if self._starting:
-            return f"{', '.join(sorted(self._starting))} did not come up"
+            steps = {site: self._steps.get(site, "") for site in sorted(self._starting)}
+            told = [f"{site} ({step})" if step else site for site, step in steps.items()]
+            return f"{', '.join(told)} did not come up"
         troubles = [
             f"{client.site}-{link.peer} is {link.state} ({link.trouble})"
             for client in self.clients.values()

@@ -33,6 +33,7 @@ GROUPS = {
         "query": "issue a query and follow its rows",
         "follow": "follow the rows of a query that is already there",
         "queries": "list the queries of all sites",
+        "replan": "have a query go over to another plan, without a stop",
         "walks": "what each batch that is under way waits for",
         "drop": "end a query and forget its rows",
     },
@@ -45,8 +46,7 @@ GROUPS = {
 COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 
 _MORE = """\
-narrows COMMAND --help says more, with examples. The configuration is the
-file cluster.toml here, unless --config or $NARROWS_CONFIG names another.
+COMMAND --help says more. Configuration: --config FILE, else cluster.toml
 """
 
 

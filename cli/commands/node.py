@@ -59,7 +59,8 @@ def command(
     verbose: bool,
 ) -> int:
     """Runs the daemon of one site in the foreground, until Ctrl-C or SIGTERM. A recording (a stream that replays a
-    file) starts when the first query that reads it starts. Started again, the site goes on where it was.
+    file) starts when the first query that reads it starts. Started again, the site goes on where it was. On a disk so
+    full that it cannot begin it says so and waits, until there is room or it is stopped.
     """
     if no_log and fresh:
         raise CommandError("narrows node requires --fresh or --no-log; got both, and without a log nothing is kept")

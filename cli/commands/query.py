@@ -58,6 +58,12 @@ def _one_text(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) ->
     metavar="FILE",
     help="with --detach: the query's home writes the rows to this new file of its own: .csv, .jsonl, .arrows, .parquet",
 )
+@click.option(
+    "--adaptive/--no-adaptive",
+    default=None,
+    help="go over to a better plan while it runs, or keep the first one (default: as the cluster says, if the plan is "
+    "chosen by cost)",
+)
 @reader_option
 @wait_option
 @plan_options
@@ -71,6 +77,7 @@ def command(
     keep: bool,
     detach: bool,
     to: Path | None,
+    adaptive: bool | None,
     reader: str | None,
     wait: float | None,
     plan: PlanChoice,
@@ -96,6 +103,8 @@ def command(
     request = plan_request(plan, text)
     request.begin = begin
     request.keep = keep
+    if adaptive is not None:
+        request.adaptive = adaptive
     request.reader = reader or ""
     request.to = "" if to is None else str(to.absolute())
     with client_of(cluster, at or cluster.sites[0].name) as client:

@@ -60,10 +60,13 @@ def command(
     with loading():
         from cli.tasks.request import plan_request  # noqa: PLC0415 - help and the Tab key do without
         from cli.tasks.run import RunOptions, run  # noqa: PLC0415
+    request = plan_request(plan, text)
+    # It is over soon, and at full speed nothing that was measured of its streams lasts.
+    request.adaptive = False
     return run(
         RunOptions(
             config=path,
-            request=plan_request(plan, text),
+            request=request,
             at=at,
             out=out,
             form=form,

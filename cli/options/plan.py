@@ -17,10 +17,12 @@ _ALGORITHMS = "\n".join(
     f"  {algorithm.value:6} {spec.words.summary}, join {spec.joined}" for algorithm, spec in SPECS.items()
 )
 #: For the help of a command with these options.
-PLAN_CHOICES = f"""\
+ALGORITHM_CHOICES = f"""\
 algorithms: a tuple of one stream, here, looks for tuples of the other, there:
 {_ALGORITHMS}
-
+"""
+PLAN_CHOICES = f"""\
+{ALGORITHM_CHOICES}
 policies:
   frontier     wait for what is needed: exact under any delay
   delta        go by the clock: a delay beyond delta, which is measured on the
@@ -49,7 +51,7 @@ def _plans(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
     return names or click.Path().shell_complete(ctx, parameter, incomplete)
 
 
-_OPTIONS = (
+_WHICH = (
     click.option(
         "--plan",
         metavar="PLAN",
@@ -64,6 +66,8 @@ _OPTIONS = (
         help=f"no choice, but {', '.join(Algorithm)} in every step: for every head, or per head: o=SM-S1,p=SP-D "
         "(see below)",
     ),
+)
+_HOW = (
     click.option(
         "--search",
         type=OneOf(_SEARCHES),
@@ -85,14 +89,23 @@ _OPTIONS = (
 
 def plan_options(function: Callable[..., int]) -> Callable[..., int]:
     """The options; the function gets them as one PlanChoice called ``plan``."""
+    return _with_options(function, (*_WHICH, *_HOW))
 
+
+def other_plan_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Those that say which plan, for a query that has one already."""
+    return _with_options(function, _WHICH)
+
+
+def _with_options(
+    function: Callable[..., int], options: tuple[Callable[[Callable[..., int]], Callable[..., int]], ...]
+) -> Callable[..., int]:
     @wraps(function)
-    def chosen(
-        *, plan: str | None, algorithm: str | None, search: str | None, cost: str | None, policy: str, **others: Any
-    ) -> int:
-        return function(plan=PlanChoice(plan, algorithm, search, cost, policy), **others)
+    def chosen(*, plan: str | None, algorithm: str | None, **others: Any) -> int:
+        how = {name: others.pop(name, default) for name, default in (("search", None), ("cost", None))}
+        return function(plan=PlanChoice(plan, algorithm, **how, policy=others.pop("policy", "frontier")), **others)
 
     decorated: Callable[..., int] = chosen
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         decorated = option(decorated)
     return decorated

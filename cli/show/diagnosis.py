@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cli.asking import NotReady
+from cli.show.spans import span
+from cli.show.switches import switch_notes
 from cli.show.tables import size_text, tick_time
 from node.core.status import LOGS_FULL
 from node.core.streams.ticks import TICK_END, TICK_MIN
@@ -56,7 +58,7 @@ def diagnosis(statuses: Statuses, tau_ms: int) -> list[str]:
         *_full_disks(cluster),
         *_paused_streams(cluster),
     ]
-    return [*(troubles or [_all_is_well(cluster)]), *_set_aside(cluster)]
+    return [*(troubles or [_all_is_well(cluster)]), *switch_notes(cluster.queries), *_set_aside(cluster)]
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,8 @@ def _silent_sites(cluster: _Cluster) -> Iterator[str]:
         parts = [f"site {site} does not answer ({said})"]
         if late:
             others = _listed([other for other, _ in late])
-            parts.append(f"{others} {_have(late)} not heard it for {_span(max(seconds for _, seconds in late))}")
-        parts += [f"{other} heard it {_span(seconds)} ago" for other, seconds in unheard if seconds < SILENT_S]
+            parts.append(f"{others} {_have(late)} not heard it for {span(max(seconds for _, seconds in late))}")
+        parts += [f"{other} heard it {span(seconds)} ago" for other, seconds in unheard if seconds < SILENT_S]
         waiting = cluster.at(site)
         effect = f": {_waits(waiting)}, and goes on when it is back" if waiting and late else ""
         yield f"{'; '.join(parts)}{effect}"
@@ -143,7 +145,7 @@ def _ended_queries(cluster: _Cluster) -> Iterator[str]:
     for status in cluster.answering.values():
         for query in status.ended:
             if query.state == "failed":
-                yield f"query {query.query_id} failed {_span(query.state_seconds)} ago: {query.reason}"
+                yield f"query {query.query_id} failed {span(query.state_seconds)} ago: {query.reason}"
             if query.unread_rows and not query.followed:
                 yield (
                     f"query {query.query_id} has ended ({query.state}), and {_rows(query)} wait at {status.site} that "
@@ -188,7 +190,7 @@ def _restarting_sparks(cluster: _Cluster) -> Iterator[str]:
         seconds = status.engine.restarting_seconds
         if seconds:
             what = "what it joins and reads" if status.engine.name == "spark" else "what it reads"
-            yield f"Spark at {site} died and is being started again for {_span(seconds)}: {what} waits, nothing is lost"
+            yield f"Spark at {site} died and is being started again for {span(seconds)}: {what} waits, nothing is lost"
 
 
 # -- links -------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ def _down(cluster: _Cluster, link: _Link) -> str:
     later = f"; {size_text(link.backlog_bytes)} will be sent when it is back" if link.backlog_bytes else ""
     often = _often(link)
     why = end.trouble or end.state
-    return f"link {link.name} is down for {_span(end.state_seconds)}{often} ({why}){_effect(cluster, link)}{later}"
+    return f"link {link.name} is down for {span(end.state_seconds)}{often} ({why}){_effect(cluster, link)}{later}"
 
 
 def _unheard(cluster: _Cluster, link: _Link) -> str:
@@ -220,7 +222,7 @@ def _unheard(cluster: _Cluster, link: _Link) -> str:
     site, end = max(silent, key=lambda pair: pair[1].silent_seconds)
     again = "it is given up and dialled again after 10 s of silence"
     return (
-        f"link {link.name} is silent: {site} has heard nothing from {end.peer} for {_span(end.silent_seconds)}; "
+        f"link {link.name} is silent: {site} has heard nothing from {end.peer} for {span(end.silent_seconds)}; "
         f"{again}{_effect(cluster, link)}"
     )
 
@@ -246,13 +248,13 @@ def _behind(cluster: _Cluster, link: _Link) -> str:
     site, end = max(behind, key=lambda pair: pair[1].backlog_bytes)
     rate = end.delivered_per_s
     pace = (
-        f"at the {size_text(round(rate))}/s of the last seconds that takes {_span(end.backlog_bytes / rate)}"
+        f"at the {size_text(round(rate))}/s of the last seconds that takes {span(end.backlog_bytes / rate)}"
         if rate >= 1
         else "none of it was acknowledged in the last seconds"
     )
     return (
         f"link {link.name} is saturated from {site} to {end.peer}{_often(link)}: "
-        f"{size_text(end.backlog_bytes)} wait, the oldest for {_span(end.behind_seconds)}; "
+        f"{size_text(end.backlog_bytes)} wait, the oldest for {span(end.behind_seconds)}; "
         f"{pace}{_effect(cluster, link)}"
     )
 
@@ -290,7 +292,7 @@ def _preparing(cluster: _Cluster) -> Iterator[str]:
                 f"; until then {_listed(held)} is held" if len(held) == 1 else f"; until then {_listed(held)} are held"
             )
             yield (
-                f"query {query.query_id} is being prepared for {_span(query.state_seconds)}: {sites} did not say yet "
+                f"query {query.query_id} is being prepared for {span(query.state_seconds)}: {sites} did not say yet "
                 f"that it is ready{until if held else ''}; after 60 s it is given up"
             )
 
@@ -300,13 +302,13 @@ def _recovering(cluster: _Cluster) -> Iterator[str]:
         if not query.HasField("recovery"):
             continue
         recovery = query.recovery
-        span = f"for {_span(recovery.seconds)} ({recovery.reason})"
+        since = f"for {span(recovery.seconds)} ({recovery.reason})"
         if recovery.heads:
             heads = _listed([_progress(head, cluster.tau_ms) for head in recovery.heads])
-            yield f"query {query.query_id} catches up {span}: {heads}; nothing is lost"
+            yield f"query {query.query_id} catches up {since}: {heads}; nothing is lost"
         else:
             sites = f"it waits for {_listed(query.waiting_for)}" if query.waiting_for else "it begins again"
-            yield f"query {query.query_id} recovers {span}: {sites}; nothing is lost"
+            yield f"query {query.query_id} recovers {since}: {sites}; nothing is lost"
 
 
 def _progress(head: pb.HeadProgress, tau_ms: int) -> str:
@@ -342,9 +344,9 @@ def _still_streams(cluster: _Cluster) -> Iterator[str]:
         frontier = tick_time(stream.frontier, cluster.tau_ms)
         stands = "it has not begun" if stream.frontier <= TICK_MIN else f"its event time stands at {frontier}"
         if stream.idle_seconds >= STILL_S:
-            what = f"is stalled: no tuple for {_span(stream.idle_seconds)}, {stands}"
+            what = f"is stalled: no tuple for {span(stream.idle_seconds)}, {stands}"
         else:
-            what = f"gives tuples, but no later ones for {_span(stream.still_seconds)}: {stands}"
+            what = f"gives tuples, but no later ones for {span(stream.still_seconds)}: {stands}"
         yield f"stream {stream.name} at {site} {what}; {_waits(readers)} for it, nothing is lost; look at its source"
 
 
@@ -368,7 +370,7 @@ def _unread(cluster: _Cluster) -> Iterator[str]:
             full = f"; so many that streams are not read on{_because(query.trouble)}" if query.full else ""
             yield (
                 f"query {query.query_id}: {_rows(query)} wait at {site}, on disk, the oldest for "
-                f"{_span(query.unread_seconds)}; {why}{full}"
+                f"{span(query.unread_seconds)}; {why}{full}"
             )
 
 
@@ -437,7 +439,7 @@ def _paused_streams(cluster: _Cluster) -> Iterator[str]:
             f"{by} has as much of it under way as is allowed" if by else "a query that is being prepared needs it held"
         )
         yield (
-            f"stream {stream.name} at {site} is not read on for {_span(stream.still_seconds)}: {why}; "
+            f"stream {stream.name} at {site} is not read on for {span(stream.still_seconds)}: {why}; "
             "it goes on when some of that is done"
         )
 
@@ -473,13 +475,6 @@ def _all_is_well(cluster: _Cluster) -> str:
 
 
 # -- words -------------------------------------------------------------------------------------
-
-
-def _span(seconds: float) -> str:
-    """A length of time for people."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
 
 
 def _count(number: int, one: str, many: str = "") -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cli.show.diagnosis import diagnosis
 from cli.show.look import Change
+from cli.show.switches import is_over, switch_notes
 from cli.show.tables import size_text
 from node.rpc import control_pb2 as pb
 
@@ -36,6 +37,7 @@ def brief(change: Change) -> str:
         f"rows {sum(now.rows.values()):,}",
         f"sent {size_text(sum(now.sent.values()))} ({_per_s(sum(map(change.sent_per_s, now.sent)))})",
         f"shipping everything {size_text(sum(now.everything.values()))}",
+        *switch_notes([query for status in now.answering.values() for query in status.queries]),
     ]
     return "  ".join(parts)
 
@@ -108,7 +110,10 @@ def queries_table(change: Change) -> RenderableType:
         for query in status.queries:
             rate = f"{change.rows_per_s(query.query_id):,.0f}"
             plan = Text(query.plan_brief, no_wrap=True, overflow="crop")
-            out.add_row(query.query_id, query.state, f"{query.rows:,}", rate, plan)
+            state = query.state
+            if query.HasField("last_switch") and not is_over(query.last_switch):
+                state = query.last_switch.state
+            out.add_row(query.query_id, state, f"{query.rows:,}", rate, plan)
     return out if out.row_count else Text("no query runs")
 
 

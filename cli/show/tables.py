@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cli.show.switches import switch_notes, switch_state
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 
@@ -59,7 +60,14 @@ def _running(console: Console, statuses: Mapping[str, pb.StatusReply]) -> None:
     out = table("Queries", "query", "home", "state", ">rows", "readers", "plan")
     for site, query in rows:
         readers = "\n".join(reader_text(reader, query.rows) for reader in query.readers)
-        out.add_row(query.query_id, site, query.state, f"{query.rows:,}", escape(readers), query.plan_brief)
+        out.add_row(
+            query.query_id,
+            site,
+            escape(switch_state(query)),
+            f"{query.rows:,}",
+            escape(readers),
+            query.plan_brief,
+        )
     console.print(out)
 
 
@@ -183,12 +191,14 @@ def show_queries(console: Console, queries: list[pb.QueryInfo]) -> None:
     """One line per query."""
     out = table("Queries", "id", "home", "state", "complete from", ">rows", "readers", "query")
     for query in queries:
-        state = query.state + (f": {query.reason}" if query.reason else "")
+        state = switch_state(query) + (f": {query.reason}" if query.reason else "")
         text = escape(" ".join(query.text.split()))  # a window in lower case would else be markup, and vanish
         readers = "\n".join(reader_text(reader, query.rows) for reader in query.readers)
         begin = begin_time(query.complete_from)
         out.add_row(query.query_id, query.home, escape(state), begin, f"{query.rows:,}", escape(readers), text)
     console.print(out)
+    for note in switch_notes(queries):
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
 def reader_text(reader: pb.ReaderStatus, rows: int) -> str:

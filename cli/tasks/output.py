@@ -132,8 +132,7 @@ class PrintedOutput:
         self.finish()
 
     def abandon(self) -> None:
-        with suppress(OSError):
-            self._output.abandon()
+        """What was printed stays."""
 
 
 @contextmanager
@@ -195,9 +194,6 @@ class TableOutput:
     def finish(self) -> None:
         if not self._widths:
             print("no rows", file=self._stream)
-
-    def abandon(self) -> None:
-        self._stream.flush()
 
 
 def _can_print(stream: TextIO, letter: str) -> bool:
@@ -273,7 +269,6 @@ class FileOutput:
 
     def abandon(self) -> None:
         """Leave no half file behind."""
-        self._output.abandon()
         self._remove()
 
     def _remove(self) -> None:

@@ -311,6 +311,14 @@ def test_stats_add_up_the_probes_of_all_sites_and_of_this_query_only(tmp_path: P
     assert stats(ash=pb.StatusReply())["probes"] == {"delta_us": 0, "early": 0, "late": 0}
 
 
+def test_stats_add_up_what_shipping_everything_would_have_cost_by_all_plans_of_the_query() -> None:
+    views = [("ash-1", "o", 30), ("ash-1", "o", 4), ("ash-1", "p", 5), ("ash-2", "o", 100)]
+    reply = pb.StatusReply(
+        views=[pb.ViewStatus(query_id=query, alias=alias, ship_all_bytes=size) for query, alias, size in views]
+    )
+    assert stats(ash=reply)["ship_all_bytes"] == {"o": 34, "p": 5}
+
+
 def test_stats_hold_the_copies_of_this_query_ended_or_not_also_those_that_another_began(tmp_path: Path) -> None:
     reply = status(tmp_path)
     for copy in reply.copies:

@@ -9,6 +9,7 @@ import pytest
 
 from cli.cluster import ClusterError, LocalCluster
 from cli.cluster_file import load_cluster
+from node.client.start import Start
 from node.config import ClusterConfig
 from node.rpc import control_pb2 as pb
 from tests.e2e.cases import steady
@@ -51,6 +52,17 @@ def test_daemons_that_do_not_come_up_in_time_are_named_and_ended(
     monkeypatch.setattr("cli.cluster.READY_S_MAX", 0.2)
     with pytest.raises(ClusterError, match="alpha, beta did not come up"), LocalCluster(config, None) as cluster:
         assert cluster.clients == {}
+
+
+def test_of_daemons_that_do_not_come_up_in_time_it_is_said_what_they_wait_for(
+    tmp_path: Path, config: ClusterConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python_that(tmp_path, "exec sleep 600", monkeypatch)
+    monkeypatch.setattr("cli.cluster.READY_S_MAX", 0.2)
+    monkeypatch.setattr(Start, "readiness", lambda *_: pb.ReadyReply(steps=["reading", "waiting for room"]))
+    said = r"alpha \(waiting for room\), beta \(waiting for room\) did not come up"
+    with pytest.raises(ClusterError, match=said), LocalCluster(config, None):
+        pass
 
 
 def test_steps_are_told_once_and_one_that_takes_long_again_now_and_then(config: ClusterConfig) -> None:

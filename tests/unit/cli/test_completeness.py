@@ -8,7 +8,7 @@ import pytest
 
 from cli.main import main
 from cli.show.completeness import completeness
-from node.core.queries.home import HomeQuery
+from node.core.queries.home.home_query import HomeQuery
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.io.reports.complete_from import complete_from
 from planner.model.beginning import DEFAULT_BEGINNING, BeginAt, Beginning

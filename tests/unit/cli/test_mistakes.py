@@ -19,7 +19,8 @@ JOIN = (
     "SELECT o.id, p.cents FROM orders [RANGE 5 SECONDS] AS o JOIN payments [RANGE 5 SECONDS] AS p ON o.id = p.order_id"
 )
 LISTED = (
-    "init, run, explain, node, status, top, backup, restore, query, follow, queries, walks, drop, wan, completion, help"
+    "init, run, explain, node, status, top, backup, restore, query, follow, queries, replan, walks, drop, wan, "
+    "completion, help"
 )
 
 #: What is typed, in a folder with a cluster.toml whose daemons do not run; the exit code; words of the answer.

@@ -25,6 +25,7 @@ from cli.commands import (
     node,
     queries,
     query,
+    replan,
     restore,
     run,
     status,
@@ -104,7 +105,7 @@ def test_the_tab_key_imports_no_daemon_and_no_rows(tmp_path: Path, typed: str) -
 def test_every_command_of_the_help_is_a_module_and_every_module_a_command() -> None:
     modules = (
         *(backup, completion, drop, explain, follow, help, init, node),
-        *(queries, query, restore, run, status, top, walks, wan),
+        *(queries, query, replan, restore, run, status, top, walks, wan),
     )
     commands = {module.__name__.rpartition(".")[2]: module.command for module in modules}
     assert set(commands) == set(COMMANDS)
