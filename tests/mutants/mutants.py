@@ -15,7 +15,9 @@ from tests.mutants.bugs import (
     retention,
     storage,
     streams,
+    switching,
     tables,
+    trees,
     walks,
 )
 from tests.mutants.errors import UnfitError
@@ -31,6 +33,8 @@ PARTS: Mapping[str, tuple[tuple[Mutant, ...], Mapping[str, str]]] = {
         queries,
         recovery,
         retention,
+        switching,
+        trees,
         walks,
         streams,
         links,

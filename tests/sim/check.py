@@ -19,6 +19,8 @@ from tests.sim.scenarios.queries import QuerySpec
 from tests.sim.scenarios.quotas import with_quota
 from tests.sim.scenarios.scenario import LONG_US, NO_QUOTA, Scenario, StreamData, two_way_of, with_crashes
 from tests.sim.scenarios.shared import shared_of
+from tests.sim.scenarios.switches import with_switches
+from tests.sim.scenarios.trees import with_trees
 from tests.sim.world import GIVEN_UP, Delivered, Outcome, World
 
 SHORTEN_TRIES_MAX = 300
@@ -26,7 +28,7 @@ SHORTEN_TRIES_MAX = 300
 
 def scenario_of(seed: int) -> Scenario:
     """The scenario of a seed, always the same."""
-    return with_crashes(with_beginnings(_of_kind(seed)))
+    return with_trees(with_switches(with_crashes(with_beginnings(_of_kind(seed)))))
 
 
 def _of_kind(seed: int) -> Scenario:
@@ -180,23 +182,29 @@ def _simpler_in_queries(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _simpler_queries(query: QuerySpec) -> Iterator[QuerySpec]:
-    fateless = replace(query, drop_after_reads=None, drop_after_us=None, given_up=None)
-    if fateless != query:
-        yield fateless
-    if query.beginning != DEFAULT_BEGINNING:
-        yield replace(query, beginning=DEFAULT_BEGINNING)
+    yield from _simpler_fates(query)
     if query.residuals:
         yield replace(query, residuals=())
     for index, ref in enumerate(query.refs):
         if ref.where is not None:
             refs = (*query.refs[:index], replace(ref, where=None), *query.refs[index + 1 :])
             yield replace(query, refs=refs)
-    if len(query.refs) > 2:
+    if len(query.refs) > 2 and not query.kept:
         for alias in query.aliases:
             yield query.without(alias)
     for index, way in enumerate(query.ways):
         if way.start is not None:
             yield replace(query, ways=(*query.ways[:index], replace(way, start=None), *query.ways[index + 1 :]))
+
+
+def _simpler_fates(query: QuerySpec) -> Iterator[QuerySpec]:
+    fateless = replace(query, drop_after_reads=None, drop_after_us=None, given_up=None)
+    if fateless != query:
+        yield fateless
+    for index in range(len(query.replans)):
+        yield replace(query, replans=query.replans[:index] + query.replans[index + 1 :])
+    if query.beginning != DEFAULT_BEGINNING:
+        yield replace(query, beginning=DEFAULT_BEGINNING)
 
 
 def _fewer(data: StreamData) -> Iterator[StreamData]:

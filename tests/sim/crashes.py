@@ -15,6 +15,7 @@ from node.core.links.messages import (
     AskMatches,
     Carry,
     CloseCopy,
+    Cut,
     Done,
     Drop,
     DropPortion,
@@ -22,24 +23,29 @@ from node.core.links.messages import (
     Fence,
     Fetch,
     Fetched,
+    Floor,
     KeyAnswer,
     LeaseCopy,
+    Level,
     Lost,
     OpenCopy,
     Prepare,
     Prepared,
+    Ready,
     Refused,
     Returned,
     Rows,
     SetPortion,
     Start,
+    Switch,
     Sync,
     TupleAnswer,
 )
 from node.core.query_records import RecordKind
 
-#: Messages of a generation after the first have a kind of their own.
+#: Messages of a generation after the first have a kind of their own, and those of a run that is to take over.
 AGAIN = " again"
+TAKING_OVER = " taking over"
 
 _MESSAGES = (
     *(Prepare, Prepared, Refused, Start, Done, Drop, Failed, Fence, Lost, Returned),
@@ -59,8 +65,8 @@ _DISK = [
     *(f"durable {record}" for record in _RECORDS),
     *("durable life of a peer",),
 ]
-#: Every kind of step at which seeds let a daemon die.
-KINDS: tuple[str, ...] = (
+#: Of queries that do not change their plans.
+PLAIN_KINDS: tuple[str, ...] = (
     *(f"{moment} {what}" for what in (*_SENT, *_RECORDS, *_EFFECTS, "SiteStarted") for moment in ("before", "after")),
     *_DISK,
     *("engine answered", "source read"),
@@ -72,7 +78,17 @@ _RARE = (
     *("Lost", "Failed", "Refused", "Returned", "Fence", "Drop", "KeyAnswer", "TupleAnswer", "LeaseCopy", "DropPortion"),
     *("Fetch", "Fetched", "remove home", "remove done", "SetAside", "log read", AGAIN),
 )
-RARE_KINDS = tuple(kind for kind in KINDS if kind.endswith(_RARE))
+RARE_KINDS = tuple(kind for kind in PLAIN_KINDS if kind.endswith(_RARE))
+
+_SWITCHING = (
+    *(f"send {message.__name__}{TAKING_OVER}" for message in (Prepare, Prepared, Start, Drop)),
+    *(f"send {message.__name__}" for message in (Level, Ready, Switch, Cut, Floor)),
+    "ReportSwitch",
+)
+#: While a query goes over to another plan.
+SWITCH_KINDS = tuple(f"{moment} {what}" for what in _SWITCHING for moment in ("before", "after"))
+#: Every kind of step at which seeds let a daemon die.
+KINDS: tuple[str, ...] = (*PLAIN_KINDS, *SWITCH_KINDS)
 
 
 @dataclass(frozen=True)

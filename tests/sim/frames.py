@@ -6,9 +6,10 @@ from node.codec import Shipment
 from node.core.effects import Send
 from node.core.links.link import Link
 from node.core.links.link_frames import Frame, Part
-from node.core.links.messages import FIRST_GENERATION, Message, Prepare, Prepared, Start
+from node.core.links.messages import FIRST_GENERATION, Drop, Message, Prepare, Prepared, Start
+from node.core.queries.query_id import is_successor
 from node.stack import SendFrame, Stack, _Connection
-from tests.sim.crashes import AGAIN
+from tests.sim.crashes import AGAIN, TAKING_OVER
 
 
 class FrameKinds:
@@ -56,5 +57,8 @@ class FrameKinds:
 
 def name_of(inside: Frame | Message) -> str:
     """What kind of thing is sent."""
+    name = type(inside).__name__
+    if isinstance(inside, Prepare | Prepared | Start | Drop) and is_successor(inside.query_id):
+        return name + TAKING_OVER
     is_again = isinstance(inside, Prepare | Prepared | Start) and inside.generation != FIRST_GENERATION
-    return type(inside).__name__ + (AGAIN if is_again else "")
+    return name + (AGAIN if is_again else "")

@@ -18,7 +18,7 @@ from tests.sim.runs.many import totals_of
 
 SEEDS = 150
 #: Plans of which every crash is tried; ``python -m tests.sim --exhaustive`` does all, and every two crashes.
-PLANS = ("SM-S2", "SM-S1 and SM-D1 with count windows")
+PLANS = ("SM-S2", "SM-S1 and SM-D1 with count windows", "SP-S, then SM-S1")
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +78,8 @@ def test_the_seeds_join_and_lose_frames(totals: Counter[str]) -> None:
         "crashes while rows were stored",
         "crashes while logs were read",
         "crashes of a home that recovers",
+        "batches of kept joins",
+        "kept joins begun again",
     ],
 )
 def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:

@@ -23,13 +23,17 @@ from node.core.effects import (
     AppendBatch,
     BlamePeer,
     NoteIgnored,
+    OpenLog,
     QueryState,
     ReadLog,
     ReadSource,
+    RemoveLog,
     ReportQuery,
+    ReportSwitch,
     RunOp,
     SetAside,
     StoreRows,
+    SwitchState,
     TrimLog,
     WriteRecords,
 )
@@ -40,6 +44,7 @@ from node.core.events import (
     LogRead,
     ProbeFinished,
     QueryIssued,
+    ReplanRequested,
     RowsArrived,
     RowsStored,
     SiteStarted,
@@ -47,12 +52,15 @@ from node.core.events import (
 from node.core.links.link_states import LinkState
 from node.core.links.lives import Met
 from node.core.links.messages import Prepare
+from node.core.queries.query_id import kept_join_of, query_of
 from node.core.queries.waiting import Waiting
 from node.core.query_records import RecordKind
 from node.core.records import Put, RecordChange
 from node.core.site import Site
+from node.core.streams.derived import DerivedStream
 from node.core.streams.log_extent import LogExtent
 from node.core.streams.position import Position, SourcePlace
+from node.core.streams.sealer import Batch
 from node.core.streams.stream import LocalStream
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
 from node.engine.native import NativeEngine
@@ -76,7 +84,7 @@ from node.storage.stream_logs import LogEffect, StreamLogs
 from node.wire.records import done_in, recovered
 from planner.algorithms.http2 import ANSWER_BYTES, DIAL_BYTES, Framing
 from planner.model.beginning import BeginAt
-from planner.model.query import StreamInfo
+from planner.model.query import JoinQuery, StreamInfo
 from planner.model.time_unit import TimeUnit
 from planner.sql.parser import parse_query
 from tests.sim.crashes import Crashes, SiteDiedError
@@ -91,7 +99,7 @@ from tests.sim.judges.views import Views
 from tests.sim.mail import Mail
 from tests.sim.record_disk import RecordDisk
 from tests.sim.reference_engine import ReferenceEngine
-from tests.sim.scenarios.queries import QuerySpec
+from tests.sim.scenarios.queries import QuerySpec, Replan
 from tests.sim.scenarios.scenario import NO_QUOTA, Fault, Restart, Scenario, StreamData
 
 START_US = 1_800_000_000_000_000
@@ -119,7 +127,10 @@ class Delivered:
     reason: str = ""
     #: Which life its home was in when it was issued; None: it is yet to be issued.
     life: int | None = None
+    parsed: JoinQuery | None = None
     called: bool = False
+    #: How many of its other plans it was asked to go over to.
+    replanned: int = 0
     drop_called: bool = False
     gave_up: bool = False
     #: The tick from which on it sees tuples, once it runs.
@@ -212,6 +223,31 @@ class SimSource:
         )
 
 
+@dataclass
+class DerivedLog:
+    """The log of a kept join's stream: what was appended, and of that what is durable; also what was forgotten."""
+
+    site: str
+    schema: pa.Schema
+    tau: int
+    appended: list[Batch] = field(default_factory=list)
+    durable: list[Batch] = field(default_factory=list)
+
+
+@dataclass
+class _Logs:
+    """Where a site's logs of kept joins are."""
+
+    world: World
+    site: str
+
+    def open(self, stream: str) -> DiskLog | MemoryLog:
+        return self.world.open_log(stream, self.site)
+
+    def remove(self, stream: str) -> None:
+        self.world.remove_log(stream)
+
+
 class World:
     """All nodes of a scenario and what is between them."""
 
@@ -254,7 +290,11 @@ class World:
         self._rows: dict[str, HomeRows] = {}
         self._stores: list[StoreRows] = []
         self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
-        specs = {query.query_id: query.spec for query in self._queries}
+        specs = dict(pair for query in self._queries for pair in _specs(query))
+        #: By stream of a kept join, what its log has ever had.
+        self._derived: dict[str, DerivedLog] = {}
+        #: By kept join, the state and the generation in which it was seen last, and where.
+        self._joins: dict[str, tuple[str, QueryState, int]] = {}
         self.invariants = Invariants(self._nodes, self.mail, self.views, self.copies, specs, scenario.tau_ms)
         self._connections: dict[tuple[str, str], int] = {}
         self._connection_count = 0
@@ -279,9 +319,9 @@ class World:
 
     def _start(self, site: str) -> None:
         self._engines[site] = ReferenceEngine() if self.scenario.reference_engine else NativeEngine()
-        self._logs[site] = StreamLogs(
-            {data.name: self._log(data) for data in self.scenario.streams if data.site == site}
-        )
+        logs = {data.name: self._log(data.name, site) for data in self.scenario.streams if data.site == site}
+        logs |= {name: self._log(name, site) for name in self._kept_streams(site)}
+        self._logs[site] = StreamLogs(logs, _Logs(self, site))
         self._log_us[site] = 0
         self._barriers[site] = Barrier(
             lambda output: self._do(site, output), lambda output: self._write(site, output), self._noted
@@ -295,27 +335,84 @@ class World:
     def _record_disk(self, site: str) -> RecordDisk:
         return RecordDisk(random.Random(f"{self.scenario.seed} records of {site}"))
 
-    def _log(self, data: StreamData) -> DiskLog | MemoryLog:
+    def _kept_streams(self, site: str) -> list[str]:
+        """The streams of joins that a site keeps, as its records say; the logs of others go."""
+        homes = recovered(self._records[site].durable, {}).homes
+        kept = [home.query_id.rpartition("@")[0] for home in homes if home.prepare.part]
+        for name, log in list(self._derived.items()):
+            if log.site == site and name not in kept:
+                self.remove_log(name)
+        return kept
+
+    def _log(self, name: str, site: str) -> DiskLog | MemoryLog:
         """A stream's log as a daemon begins with it: what a crash left is recovered."""
-        self._extents[data.name] = None
+        self._extents[name] = None
         if not self.scenario.disk:
             return MemoryLog()
-        disk = self._disks.get(data.name)
+        disk = self._disks.get(name)
         if disk is None:
-            disk = self._disks[data.name] = SimulatedDisk(random.Random(f"{self.scenario.seed} {data.name}"))
+            disk = self._disks[name] = SimulatedDisk(random.Random(f"{self.scenario.seed} {name}"))
         else:
             disk.crash()
         log = DiskLog(disk)
         found = log.recover()
-        durable = self._durable.get(data.name, TICK_MIN)
-        if self._lives[data.site] > 1 and durable > TICK_MIN and found.frontier < durable:
-            raise SimulationError(
-                f"the log of {data.name} lost ticks: {durable} were durable, {found.frontier} are there"
-            )
-        self._durable[data.name] = found.frontier
-        self.invariants.logged(data.name, found.frontier)
-        self._extents[data.name] = found.extent
+        durable = self._durable.get(name, TICK_MIN)
+        if self._lives[site] > 1 and durable > TICK_MIN and found.frontier < durable:
+            raise SimulationError(f"the log of {name} lost ticks: {durable} were durable, {found.frontier} are there")
+        self._durable[name] = found.frontier
+        self.invariants.logged(name, found.frontier)
+        self._extents[name] = found.extent
+        if name in self._derived:
+            self._derived_logged(name, found.frontier, is_again=True)
         return log
+
+    def open_log(self, name: str, site: str) -> DiskLog | MemoryLog:
+        """A log for the stream of a join that is kept from now on."""
+        self.remove_log(name)
+        self.invariants.begun(name)
+        return self._log(name, site)
+
+    def remove_log(self, name: str) -> None:
+        """Nobody reads a kept join any more."""
+        self._disks.pop(name, None)
+        self._durable.pop(name, None)
+        self._extents.pop(name, None)
+        self._derived.pop(name, None)
+
+    def _derived_appended(self, site: str, effect: AppendBatch) -> None:
+        stream = self._nodes[site].site.streams.get(effect.stream)
+        if isinstance(stream, DerivedStream):
+            log = self._derived.setdefault(effect.stream, DerivedLog(site, stream.info.schema, stream.tau))
+            log.appended.append(effect.batch)
+
+    def _derived_logged(self, name: str, frontier: int, is_again: bool = False) -> None:
+        log = self._derived[name]
+        log.durable += [batch for batch in log.appended if batch.span.end <= frontier]
+        # A daemon that died makes what was not durable anew, perhaps otherwise.
+        log.appended = [] if is_again else [batch for batch in log.appended if batch.span.end > frontier]
+        self._count("batches of kept joins")
+        self.views.derived(name, log.schema, log.tau, list(log.durable))
+
+    def _note_joins(self, site: str) -> None:
+        """Kept joins begin again, and end, without a word to those who asked for queries."""
+        homes = {home.query_id: home for home in self._nodes[site].site.homes.values() if home.stream is not None}
+        for query_id, home in homes.items():
+            before, now = self._joins.get(query_id), (site, home.state, home.generation)
+            if before == now:
+                continue
+            self._joins[query_id] = now
+            self._tell(f"{site} has {query_id} {home.state}, generation {home.generation} {home.reason}")
+            if home.state is QueryState.RECOVERING:
+                self._count("kept joins begun again")
+                self.copies.recovers(query_id)
+            elif home.state is QueryState.RUNNING:
+                self._count("kept joins run")
+                self.copies.runs(query_id)
+            elif home.state.ended and home.state is not QueryState.COMPLETED:
+                self.copies.doom(query_id)
+        for query_id in [one for one, (there, _, _) in self._joins.items() if there == site and one not in homes]:
+            del self._joins[query_id]
+            self.copies.doom(query_id)
 
     def _node(self, site: str) -> Stack:
         scenario = self.scenario
@@ -337,11 +434,15 @@ class World:
         life = self._lives[site]
         stored = {query.query_id: query.stored for query in self._queries if query.spec.sink == site}
         records = self._records[site].durable
-        found = recovered(records, stored)
+        found = replace(recovered(records, stored), kept_logs=self._kept_extents())
         met = {peer: Met(*map(int, value.split())) for peer, value in records.get(PEER_LIFE, {}).items()}
         node = Stack("sim", site, peers, scenario.tau_ms, life, streams, self._limits[site], met, found)
         self.mail.watch(node.site)
         return node
+
+    def _kept_extents(self) -> dict[str, LogExtent]:
+        own = {data.name for data in self.scenario.streams}
+        return {name: extent for name, extent in self._extents.items() if extent is not None and name not in own}
 
     # -- the heap -----------------------------------------------------------------------------
 
@@ -468,7 +569,9 @@ class World:
         """A site dies: what becomes of queries that need it, and of no others, may be because of that."""
         for query in self._queries:
             streams = [self.scenario.data(ref.stream).site for ref in query.spec.refs]
-            starts = [way.start for way in query.spec.ways]
+            others = [replan.ways for replan in query.spec.replans]
+            starts = [way.start for ways in (query.spec.ways, *others) for way in ways]
+            starts += [join.site for join in query.spec.kept]
             if not query.over and restart.site in (query.spec.sink, *streams, *starts):
                 query.hurt = True
                 query.away_us = max(query.away_us, restart.down_us)
@@ -495,6 +598,8 @@ class World:
         for query in self._queries:
             if query.spec.sink == site:
                 self._rows.pop(query.query_id, None)
+        for name in [name for name, log in self._derived.items() if log.site == site]:
+            self.remove_log(name)
         for data in self.scenario.streams:
             if data.site == site:
                 self._disks.pop(data.name, None)
@@ -561,6 +666,32 @@ class World:
             drop_after = query.spec.drop_after_reads
             if query.life is not None and drop_after is not None and self._reads >= drop_after:
                 self._call_drop(query)
+            waiting = query.spec.replans[query.replanned :]
+            if query.life is not None and waiting and self._reads >= waiting[0].after_reads:
+                query.replanned += 1
+                self._at(self._delay(), partial(self._replan, query, waiting[0]))
+
+    def _replan(self, query: Delivered, replan: Replan) -> None:
+        """Have a query go over to another plan, once it could; it is asked too early now and then."""
+        node = self._nodes[query.spec.sink].site
+        home = node.homes.get(query.query_id)
+        if query.over:
+            return
+        is_due = home is not None and home.state is QueryState.RUNNING and home.switch is None
+        if query.spec.sink in self._down or not (is_due or self._rng.random() < 0.02):
+            self._at(1_000 + 5 * self._delay(), lambda: self._replan(query, replan))
+            return
+        assert query.parsed is not None
+        plan = query.spec.plan_by(replan.ways, query.parsed)
+        self._give(query.spec.sink, [ReplanRequested(query.query_id, plan, "the seed wants it")])
+
+    def _switch_reported(self, site: str, report: ReportSwitch) -> None:
+        self._tell(f"{site} reports switch {report.number} of {report.query_id} {report.state} {report.reason}")
+        self._count(f"switches {report.state}")
+        if report.state is SwitchState.SWITCHED:
+            self.copies.doom_before(report.query_id, report.number)
+        elif report.state is SwitchState.GIVEN_UP:
+            self.copies.doom_generation(report.query_id, report.number)
 
     def _call(self, query: Delivered) -> None:
         query.called = True
@@ -573,6 +704,7 @@ class World:
             return
         parsed = parse_query(query.spec.text, home.site.catalogue)
         plan = query.spec.plan(parsed)
+        query.parsed = parsed
         query.schema, query.sites, query.life = parsed.output_schema(), plan.sites, self._lives[query.spec.sink]
         self._rows[query.query_id] = HomeRows(f"{self.scenario.seed} rows of {query.query_id}", query.schema)
         query.fed = max(self._nodes[ref.stream.site].site.streams[ref.stream.name].fed for ref in parsed.streams)
@@ -592,7 +724,8 @@ class World:
         """A site ends a query: its engine failed, or a user dropped it there. Home hears of it later, or never."""
         node = self._nodes[site].site
         is_dropped = site != query.spec.sink and int(query.query_id[1:]) % 3 != 0
-        there = node.keeps(query.query_id) if is_dropped else query.query_id in node.runs
+        runs = [run_id for run_id in node.runs if query_of(run_id) == query.query_id]
+        there = node.keeps(query.query_id) if is_dropped else bool(runs)
         if query.over or query.gave_up:
             return
         if not there or site in self._down:
@@ -606,7 +739,7 @@ class World:
         if is_dropped:
             self._give(site, [DropRequested(query.query_id)])
         else:
-            node._participant.fail(query.query_id, GIVEN_UP)
+            node._participant.ends.fail(query.query_id, GIVEN_UP)
             self._give(site, [TimePassed()])
 
     def _call_drop(self, query: Delivered) -> None:
@@ -673,7 +806,7 @@ class World:
         return (newest - data.retain_ms * scale) // tau
 
     def _query(self, query_id: str) -> Delivered:
-        return next(query for query in self._queries if query.query_id == query_id)
+        return next(query for query in self._queries if query.query_id == query_of(query_id))
 
     # -- the network --------------------------------------------------------------------------
 
@@ -771,6 +904,7 @@ class World:
         for output in outputs:
             if isinstance(output, TrimLog):
                 self.invariants.trimmed(site, output.stream, output.tick)
+        self._note_joins(site)
         self._barriers[site].put(outputs)
         for item in inputs:
             if isinstance(item, ConnectionClosed):
@@ -795,7 +929,7 @@ class World:
                 inside = self._frames[site].of(output)
                 for message in inside:
                     self.durability.leaves(site, message)
-                    if isinstance(message, Prepare):
+                    if isinstance(message, Prepare) and not message.part:
                         self._query(message.query_id).promised = True
                 return list(dict.fromkeys(f"send {name_of(one)}" for one in inside))
             case NoteIgnored() | BlamePeer() | RememberLife():
@@ -818,7 +952,9 @@ class World:
                 self._read(site, output.stream)
             case RunOp():
                 self._ops.append(output)
-            case AppendBatch() | ReadLog() | TrimLog():
+            case AppendBatch() | ReadLog() | OpenLog() | RemoveLog() | TrimLog():
+                if isinstance(output, AppendBatch):
+                    self._derived_appended(site, output)
                 self._logging.append(output)
             case StoreRows():
                 self._stores.append(output)
@@ -830,6 +966,8 @@ class World:
                 self._tell(f"{site} reports {output.query_id} {output.state} {output.reason}")
                 self._store(site)
                 self._reported(site, output)
+            case ReportSwitch():
+                self._switch_reported(site, output)
             case NoteIgnored():
                 self._count(output.reason)
             case BlamePeer():
@@ -851,7 +989,8 @@ class World:
 
     def _log_done(self, site: str, effects: list[LogEffect]) -> None:
         if any(isinstance(effect, AppendBatch) for effect in effects) and self.scenario.disk:
-            self._tear(site, "torn batch", [self._disks[effect.stream] for effect in effects])
+            there = [self._disks[effect.stream] for effect in effects if effect.stream in self._disks]
+            self._tear(site, "torn batch", there)
         try:
             events = self._logs[site].run(effects)
         except PowerLostError:
@@ -860,8 +999,7 @@ class World:
         # All are durable before the site dies at any of them: they were written together.
         for event in events:
             if isinstance(event, BatchLogged):
-                self._durable[event.stream] = event.frontier
-                self.invariants.logged(event.stream, event.frontier)
+                self._note_logged(event)
         for event in events:
             if isinstance(event, BatchLogged):
                 self.crashes.step(site, "durable batch")
@@ -873,6 +1011,12 @@ class World:
             self._give(site, list[Input](events))
             self.invariants.fed(site)
             self._check_sizes(site)
+
+    def _note_logged(self, event: BatchLogged) -> None:
+        self._durable[event.stream] = event.frontier
+        self.invariants.logged(event.stream, event.frontier)
+        if event.stream in self._derived:
+            self._derived_logged(event.stream, event.frontier)
 
     def _tear(self, site: str, kind: str, disks: list[SimulatedDisk]) -> None:
         """Power is lost after the next operation of these disks, if the site dies so now."""
@@ -888,6 +1032,9 @@ class World:
     def _check_sizes(self, site: str) -> None:
         """What a site takes its logs to hold is what is there, in this life and in those before."""
         for name, stream in self._nodes[site].site.streams.items():
+            if name not in self._logs[site]._logs:
+                # It is yet to be opened.
+                continue
             there = sum(self._logs[site]._logs[name].sizes_from(stream.log_begin)) if stream._log else 0
             if stream.logged_bytes != there:
                 raise SimulationError(f"{site} takes the log of {name} for {stream.logged_bytes} bytes; it has {there}")
@@ -991,7 +1138,8 @@ class World:
 
     def _noted(self, records: WriteRecords) -> None:
         for query_id, done in done_in(records.changes):
-            self._rows[query_id].spool.done(done)
+            if query_id in self._rows:
+                self._rows[query_id].spool.done(done)
 
     def _remember(self, site: str, effect: RememberLife) -> None:
         def remembered() -> None:
@@ -1017,6 +1165,15 @@ class World:
 
     def _tell(self, line: str) -> None:
         self.story.append(f"{(self.now_us - START_US) / 1e6:12.6f}  {line}")
+
+
+def _specs(query: Delivered) -> list[tuple[str, QuerySpec]]:
+    """The queries that run for one, by name: with kept joins it is several."""
+    if not query.spec.kept:
+        return [(query.query_id, query.spec)]
+    outer = query.query_id, query.spec.outer(query.query_id)
+    joins = [(kept_join_of(query.query_id, join.name, join.site), query.spec.inner(join)) for join in query.spec.kept]
+    return [outer, *joins]
 
 
 def _record_name(change: RecordChange) -> str:

@@ -11,6 +11,7 @@ TESTS = {
     "Outgoing": "test_link",
     "Incoming": "test_link",
     "_require_life": "test_link",
+    "Pace": "test_pace",
     "Stack": "test_stack test_newcomers test_link_histories",
     "": "test_lives",
 }
@@ -41,6 +42,9 @@ MUTANTS = (
     bug("a stranger is answered", "Stack._may_come_in", begin("return True")),
     bug("a connection that answers is replaced", "Stack._on_shipment", condition("newcomer", "False", at=1)),
     bug("a connection that does not answer stays", "Stack._on_time", condition("owes_answer", "False")),
+    bug("pieces leave whatever is on its way", "Pace.may_send", begin("return True")),
+    bug("a past begins with many pieces at once", "Pace.begin", begin("return")),
+    bug("who is asked does not say what it has", "Link._receive", condition("_ack_due_us", "False")),
     bug("a newcomer waits for ever", "Stack._make_room", begin("return")),
     bug("what was said to the session before is said in the next", "Stack._apply", condition("_events", "False")),
     bug("after a loss the rest of a turn is sent", "Stack._tell_site", drop("add")),

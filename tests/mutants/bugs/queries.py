@@ -29,6 +29,10 @@ TESTS = {
     "HeldNews": "test_news",
     "Work": "test_forgetting test_site",
     "Participant": "test_wrong_peers test_opening test_site",
+    "Runs": "test_wrong_peers test_opening test_site",
+    "RunEnds": "test_wrong_peers test_opening test_site",
+    "Deliveries": "test_wrong_peers test_opening test_site",
+    "CopyOpenings": "test_wrong_peers test_opening test_site",
     "QueryRun": "test_wrong_peers test_site test_installing",
     "": "test_installing test_site test_forgetting",
 }
@@ -38,7 +42,7 @@ MUTANTS = (
     bug("no freeze between Prepare and Start", "Lease.frozen", returned("False")),
     bug("copies are not held from Prepare on", "QueryLeases.prepare", drop("hold")),
     bug("a query that begins in the past has the live table", "QueryLeases.start", condition("tick", "False")),
-    bug("delta lets tuples go after one delta", "QueryLeases._begin", constant(2, 1)),
+    bug("delta lets tuples go after one delta", "QueryLeases._linger", constant(2, 1)),
     bug(
         "a stream under two names has one lease",
         "QueryLeases._lease_of",
@@ -63,28 +67,28 @@ MUTANTS = (
         assigned("same", "(step.copy, step.hop.alias) == (need.kind, need.alias)"),
     ),
     # -- the participant
-    bug("answers of ended walks are taken", "Participant._run_of", without("generation")),
+    bug("answers of ended walks are taken", "Runs.of_walk", without("generation")),
     bug(
         "answers' tuples are dropped with an old walk",
-        "Participant.on_step",
-        begin("if self._find(message) is None: return"),
+        "Deliveries.on_step",
+        begin("if self._runs.find(message) is None: return"),
     ),
-    bug("a failed query is not reported", "Participant.fail", drop("send")),
+    bug("a failed query is not reported", "RunEnds.fail", drop("send")),
     bug("a peer is blamed for an own walk", "Participant._store", begin("return self._issuer.store(walk)")),
-    bug("copies are opened for any query", "Participant.on_copy_opened", condition("is_expected", "False", at=1)),
+    bug("copies are opened for any query", "CopyOpenings.on_opened", condition("is_expected", "False", at=1)),
     bug("an id of another home is taken", "Participant._check_id", begin("return")),
     bug("a query is taken whose sites cannot be reached", "Participant._plan_of", condition("unlinked", "False")),
-    bug("queries of a lost home go on", "Participant.peer_lost", drop("_void")),
+    bug("queries of a lost home go on", "RunEnds.peer_lost", drop("void")),
     # -- home and issuer
-    bug("start at the earliest frontier", "HomeQuery.prepared", value("max()", "_0")),
-    bug("start when the first site is ready", "HomeQuery.prepared", condition("waiting_for", "False")),
-    bug("start names no frontiers", "HomeQuery.prepared", argument("Start", 4, "()")),
+    bug("start at the earliest frontier", "HomeQuery.earliest", value("max()", "_0")),
+    bug("start when the first site is ready", "HomeQuery.prepared", without("waiting_for")),
+    bug("start names no frontiers", "HomeQuery.start", argument("Start", 4, "()")),
     bug(
         "done when taken, not when stored",
         "Issuer.store",
         then("do", "self._stored(home, RowsStored(query_id, walk.head, walk.span))", at=1),
     ),
-    bug("done is told only beside others", "Issuer._due_sites", begin("return set()")),
+    bug("done is told only beside others", "DoneNews._due_sites", begin("return set()")),
     # -- the sink
     bug(
         "done is the newest, not the contiguous",

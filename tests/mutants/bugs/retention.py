@@ -30,25 +30,25 @@ MUTANTS = (
     bug("a batch counts for its neighbour", "DiskLog.sizes_from", value("place_of()", "max(0, _ - 1)")),
     bug("a full site that nobody needs stays full", "Arrangements.__init__", value("fromkeys()", "{}")),
     # -- dropped elsewhere
-    bug("home is not told who dropped it", "Participant.drop_here", drop("send")),
-    bug("a query that was dropped stays", "Participant.drop_here", drop("close")),
-    bug("dropped before it is for good", "Participant.drop_here", begin("self._outbox.do(ReportDropped(query_id))")),
-    bug("a query without a pin is taken", "Participant._kept_begins", condition("begins", "False")),
-    bug("a site needs a pin without having a stream", "Participant._kept_begins", condition("begins", "not is_kept")),
+    bug("home is not told who dropped it", "RunEnds.drop_here", drop("send")),
+    bug("a query that was dropped stays", "RunEnds.drop_here", drop("close")),
+    bug("dropped before it is for good", "RunEnds.drop_here", begin("self._outbox.do(ReportDropped(query_id))")),
+    bug("a query without a pin is taken", "Pins.kept_begins", condition("begins", "False")),
+    bug("a site needs a pin without having a stream", "Pins.kept_begins", condition("begins", "not is_kept")),
     Mutant(
         "sites hear of the end before it is kept",
         (
-            ("Issuer.end", instead("_keep_end", "home.end(state, reason)")),
-            ("Issuer.end", then("_report_end", "self._keep(home)")),
+            ("HomeEnds.end", instead("keep_end", "home.end(state, reason)")),
+            ("HomeEnds.end", then("report_end", "self._records.keep(home)")),
         ),
     ),
     Mutant(
         "sites hear that all is done before it is kept",
         (
-            ("Issuer._tell_done_of", instead("_keep_end", "home.end(QueryState.COMPLETED, home.reason)")),
-            ("Issuer._tell_done_of", then("_report_end", "self._keep(home)")),
+            ("DoneNews._tell_of", instead("keep_end", "home.end(QueryState.COMPLETED, home.reason)")),
+            ("DoneNews._tell_of", then("report_end", "self._records.keep(home)")),
         ),
     ),
     bug("a drop of another home's query is for home alone", "Site._on_drop", condition("homes", "True")),
-    bug("a pin of a stream that is gone", "Participant.recover", value("known", "pin.streams")),
+    bug("a pin of a stream that is gone", "Pins.recover", value("known", "pin.streams")),
 )

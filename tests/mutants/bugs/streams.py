@@ -16,7 +16,7 @@ MUTANTS = (
     bug(
         "batches are used before they are logged",
         "Site._on_rows_arrived",
-        then("do", "[self._participant.on_batch(s) for s in stream.logged(batch.span.end)]", at=1),
+        then("do", "[self._participant.deliveries.on_batch(s) for s in stream.logged(batch.span.end)]", at=1),
     ),
     bug("too little is retained", "StreamState._is_retained", value("_retain", "_ // 2")),
     bug("the log of a recording is trimmed", "StreamState._is_kept", value("_keep_whole", "False")),

@@ -53,7 +53,8 @@ MUTANTS = (
     # -- gates
     bug("probe without waiting", "FrontierGate.enter", condition("is_early", "True")),
     bug("probe one time unit early", "Look.is_early", swap(">=", ">")),
-    bug("delta does not count what was early", "DeltaGate.due", drop("early")),
+    bug("delta does not count what was early", "DeltaGate._note", drop("early")),
+    bug("delta waits by the clock at a stream's own site", "Look.is_early", begin("return True")),
     # -- views
     bug("filters are not applied", "SealedRows.passing", condition("passed", "True")),
     # -- books

@@ -3,20 +3,27 @@
 From a query's first tick on, every tick of a head is in exactly one of these places: not read yet by the table that
 its walks start with, on a walk at a site or in a message, in an ending that the sink was not told of, or at the sink,
 stored or being stored. A walk that asks another site is where its question or the answer is.
+
+While a query goes over to another plan there are two runs of it, and each tick is in a place of one of them. A head's
+cut holds from when its site says it: what a run has at rest is counted as it will be when it hears of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from node.core.arrangements.copies.full_copy import FullHolder
-from node.core.effects import QueryState
-from node.core.links.messages import AskMatches, Carry, KeyAnswer, Rows, TupleAnswer
-from node.core.queries.home import HomeQuery
+from node.core.effects import QueryState, SwitchState
+from node.core.links.messages import AskMatches, Carry, Cut, KeyAnswer, Rows, TupleAnswer
+from node.core.queries.head_way import HeadWay
+from node.core.queries.home.home_query import HomeQuery
+from node.core.queries.query_id import query_of
 from node.core.queries.run import QueryRun
 from node.core.queries.waiting import Sought, Stage, Waiting
 from node.core.streams.ticks import TICK_END, Span, tick_text
 from node.stack import Stack
+from planner.model.query import Plan
 from tests.sim.judges.invariant import broken
 from tests.sim.mail import Mail
 
@@ -52,15 +59,18 @@ class TickAccounts:
 
     def check(self, home: HomeQuery) -> None:
         """Every tick of every head of a query is in one place."""
-        runs = {site: self._nodes[site].site.runs.get(home.query_id) for site in home.plan.sites}
-        started = {
-            site: run
-            for site, run in runs.items()
-            if run is not None and run.started and run.generation == home.generation and not self.is_dead(site)
-        }
-        if home.sink is None or len(started) != len(runs):
-            return
-        places = list(self._places(home, started))
+        places: list[Place] = []
+        for generation, plan in self._plans(home):
+            runs = {site: self._run(site, home.query_id, generation) for site in plan.sites}
+            started = {
+                site: run for site, run in runs.items() if run is not None and run.started and not self.is_dead(site)
+            }
+            if home.sink is None or len(started) != len(runs):
+                return
+            places += self._places(home, generation, started)
+        assert home.sink is not None
+        for head, ledger in home.sink.heads.items():
+            places += [(head, Span(first, end), "at the sink") for first, end in ledger._taken.items()]
         for head, ledger in home.sink.heads.items():
             own = sorted((span, where) for alias, span, where in places if alias == head)
             at = ledger.done
@@ -78,26 +88,50 @@ class TickAccounts:
         """Whether a daemon was killed, and no other was started."""
         return self._died.get(site) is self._nodes[site]
 
-    def _places(self, home: HomeQuery, runs: Mapping[str, QueryRun]) -> Iterator[Place]:
-        assert home.sink is not None
-        for head, ledger in home.sink.heads.items():
-            for first, end in ledger._taken.items():
-                yield head, Span(first, end), "at the sink"
-        for message, generation in self._mail.everything():
-            is_current = generation == home.generation
-            if isinstance(message, _Travelling) and message.query_id == home.query_id and is_current:
-                yield message.head, message.span, type(message).__name__
-        for site, run in runs.items():
-            yield from self._waiting(site, home)
-            yield from _at_rest(site, run)
+    @staticmethod
+    def _plans(home: HomeQuery) -> list[tuple[int, Plan]]:
+        """The plans by which a query walks, each with its generation."""
+        plans = [(home.generation, home.plan)]
+        if home.switch is not None and home.switch.state is SwitchState.SWITCHING:
+            plans.append((home.switch.generation, home.switch.plan))
+        return plans
 
-    def _waiting(self, site: str, home: HomeQuery) -> Iterator[Place]:
+    def _run(self, site: str, query_id: str, generation: int) -> QueryRun | None:
+        runs = self._nodes[site].site.runs.values()
+        own = (run for run in runs if query_of(run.query_id) == query_id and run.generation == generation)
+        return next(own, None)
+
+    def _cuts(self, query_id: str) -> dict[tuple[int, str], int]:
+        """By generation that takes over and head: from which tick on."""
+        cuts = {
+            (message.generation, message.head): message.tick
+            for message, _ in self._mail.everything()
+            if isinstance(message, Cut) and message.query_id == query_id
+        }
+        for node in self._nodes.values():
+            for run in node.site.runs.values():
+                if query_of(run.query_id) == query_id:
+                    cuts |= {(run.generation, head): tick for head, tick in run._cuts.items()}
+        return cuts
+
+    def _places(self, home: HomeQuery, generation: int, runs: Mapping[str, QueryRun]) -> Iterator[Place]:
+        for message, own in self._mail.everything():
+            if not isinstance(message, _Travelling) or own != generation:
+                continue
+            if query_of(message.query_id) == home.query_id:
+                yield message.head, message.span, type(message).__name__
+        cuts = self._cuts(home.query_id)
+        for site, run in runs.items():
+            yield from self._waiting(site, home, generation)
+            yield from _at_rest(site, run, cuts)
+
+    def _waiting(self, site: str, home: HomeQuery, generation: int) -> Iterator[Place]:
         """Walks at a site. M joins a walk in two parts, which are one place."""
         found: dict[tuple[str, Span, int], Waiting] = {}
         for waiting in self._nodes[site].site.waiting():
             walk = waiting.walk
             # Who waits for an answer is where the question is.
-            is_own = (walk.query_id, walk.generation) == (home.query_id, home.generation)
+            is_own = (query_of(walk.query_id), walk.generation) == (home.query_id, generation)
             if is_own and waiting.stage is not Stage.ANSWER:
                 found[walk.head, walk.span, walk.step] = waiting
         for (head, span, _), waiting in found.items():
@@ -105,7 +139,7 @@ class TickAccounts:
             yield head, span, f"{asked} at {site}"
 
 
-def _at_rest(site: str, run: QueryRun) -> Iterator[Place]:
+def _at_rest(site: str, run: QueryRun, cuts: Mapping[tuple[int, str], int]) -> Iterator[Place]:
     """Ticks whose walks have ended at a site, or are to start there."""
     assert run._walks is not None
     for ending in run._walks.endings._walks:
@@ -113,8 +147,16 @@ def _at_rest(site: str, run: QueryRun) -> Iterator[Place]:
     for head in (head for head, start in run.shape.starts.items() if start == site):
         frontier = _frontier(run, head, site)
         if frontier < TICK_END:
-            for span in run._heads[head].spans(Span(frontier, TICK_END)):
+            for span in _way(run, head, cuts).spans(Span(frontier, TICK_END)):
                 yield head, span, f"not read at {site}"
+
+
+def _way(run: QueryRun, head: str, cuts: Mapping[tuple[int, str], int]) -> HeadWay:
+    """What a run walks of a head, once it has heard of all cuts."""
+    way, first = run._heads[head], cuts.get((run.generation, head))
+    end = min((tick for (later, alias), tick in cuts.items() if alias == head and later > run.generation), default=None)
+    way = way if first is None else replace(way, first=first)
+    return way if end is None else replace(way, end=min(end, way.end))
 
 
 def _frontier(run: QueryRun, head: str, site: str) -> int:

@@ -34,6 +34,7 @@ from node.core.arrangements.ordinals import Ordinals
 from node.core.arrangements.table import RowTable
 from node.core.engine import HIGH, LOW, POSITION, TS, Engine, Find, Probe
 from node.core.keys.keytable import KeyTable
+from node.core.queries.query_id import query_of
 from node.core.site import Site
 from node.core.streams.ticks import TICK_MIN, tick_of
 from planner.model.copies import RunningCopy
@@ -66,6 +67,9 @@ class CopyJudge:
         #: not know yet. What copies lack that only those could see, they lack for good.
         self._doomed: set[str] = set()
         self._recovering: set[str] = set()
+        #: By query, the generation before which all are over, and others that never took over.
+        self._first_generation: dict[str, int] = {}
+        self._never: set[tuple[str, int]] = set()
         self._has_gaps = False
         #: Queries that run again.
         self._recovered: set[str] = set()
@@ -94,6 +98,22 @@ class CopyJudge:
         """A query is over at one of its sites, or will be soon."""
         self._doomed.add(query_id)
         self._has_gaps = True
+
+    def doom_before(self, query_id: str, generation: int) -> None:
+        """A query has gone over to another plan: what came before that is over."""
+        self._first_generation[query_id] = generation
+        self._has_gaps = True
+
+    def doom_generation(self, query_id: str, generation: int) -> None:
+        """A query does not go over to another plan."""
+        self._never.add((query_id, generation))
+        self._has_gaps = True
+
+    def _is_gone(self, lease: Lease) -> bool:
+        query_id = query_of(lease.query_id)
+        if query_id in self._doomed | self._recovering or (query_id, lease.generation) in self._never:
+            return True
+        return lease.generation < self._first_generation.get(query_id, lease.generation)
 
     def recovers(self, query_id: str) -> None:
         """A generation of a query is over."""
@@ -202,9 +222,8 @@ class CopyJudge:
 
     def _needed_ts(self, copy: HeldCopy) -> int:
         """From this event time on a query that is not over anywhere needs the copy to be right; all if none is over."""
-        gone = self._doomed | self._recovering
-        living = [lease for lease in copy.leases if lease.query_id not in gone and not lease.frozen]
-        self.checks_again += any(lease.query_id in self._recovered for lease in living)
+        living = [lease for lease in copy.leases if not self._is_gone(lease) and not lease.frozen]
+        self.checks_again += any(query_of(lease.query_id) in self._recovered for lease in living)
         if not self._has_gaps:
             return -_FAR
         return min((lease.first_ts for lease in living), default=_FAR)

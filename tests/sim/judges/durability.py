@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from node.core.effects import QueryState
 from node.core.links.messages import FIRST_GENERATION, Done, Prepare, Start, Ticks
+from node.core.queries.query_id import query_of
 from node.core.query_records import RecordKind
 from node.core.records import Put, RecordChange
 from node.storage.site_records import PEER_LIFE
@@ -56,7 +57,7 @@ class Durability:
                 self._told(site, message, message.frontiers)
 
     def _asked(self, site: str, message: Prepare) -> None:
-        place = site, message.query_id
+        place = site, query_of(message.query_id)
         if message.generation <= self._former.get(place, FIRST_GENERATION - 1):
             before = self._former[place]
             raise broken(2, f"{message.query_id} begins generation {message.generation}; a life before had {before}")
@@ -64,9 +65,10 @@ class Durability:
 
     def _told(self, site: str, message: Prepare | Start | Done, done: Ticks) -> None:
         self.checks += 1
-        kept = self._done.get((site, message.query_id), {})
+        place = site, query_of(message.query_id)
+        kept = self._done.get(place, {})
         for head, tick in done:
-            known = kept.get(head, self._first.get((site, message.query_id)))
+            known = kept.get(head, self._first.get(place))
             if known is None or tick > known:
                 what = f"{type(message).__name__} of {message.query_id}"
                 raise broken(3, f"{what} says that {head} is done up to {tick}; home would know of {known}")

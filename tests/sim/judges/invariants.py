@@ -48,7 +48,8 @@ from node.core.links.messages import (
     Sync,
     TupleAnswer,
 )
-from node.core.queries.home import HomeQuery
+from node.core.queries.home.home_query import HomeQuery
+from node.core.queries.query_id import query_of
 from node.core.queries.run import QueryRun
 from node.core.site import Site
 from node.core.streams.stream import StreamState
@@ -111,6 +112,11 @@ class Invariants:
         """A stream's log is durable up to a tick."""
         self._durable[stream] = max(frontier, self._durable.get(stream, TICK_MIN))
 
+    def begun(self, stream: str) -> None:
+        """A stream begins, perhaps one that had been there before, and its log is empty."""
+        self._durable.pop(stream, None)
+        self._fed.pop(stream, None)
+
     def asked(self, site: str, op_id: int) -> None:
         """The engine was asked something, and will answer."""
         self._pending.setdefault(site, set()).add(op_id)
@@ -159,7 +165,7 @@ class Invariants:
     # -- 1 and 2: ticks -----------------------------------------------------------------------
 
     def _speaks(self, who: str, query_id: str, head: str, tick: int, first_tick: int = TICK_MIN) -> None:
-        stream = next(ref.stream for ref in self._specs[query_id].refs if ref.alias == head)
+        stream = next(ref.stream for ref in self._specs[query_of(query_id)].refs if ref.alias == head)
         durable = self._durable.get(stream, TICK_MIN)
         if tick > max(durable, first_tick):
             raise broken(1, f"{who} speaks of tick {tick_text(tick)} of {stream}, durable up to {tick_text(durable)}")
@@ -170,8 +176,8 @@ class Invariants:
                 what = f"{type(message).__name__} of {message.query_id} from {site}"
                 self._speaks(what, message.query_id, message.head, message.span.end)
             elif isinstance(message, Done):
-                run = self._nodes[site].site.runs.get(message.query_id)
-                first = TICK_END if run is None else run.first_tick
+                runs = _runs_of(self._nodes[site].site, message.query_id)
+                first = max((run.first_tick for run in runs), default=TICK_END)
                 for head, tick in message.frontiers:
                     self._speaks(f"Done of {message.query_id}", message.query_id, head, tick, first)
 
@@ -282,7 +288,8 @@ class Invariants:
         """The number in a view of the first tuple that a lease can still ask for; None if that is none of them."""
         if lease.frozen or lease.keys is None or lease.linger is not None:
             return None
-        home = self._nodes[self._specs[lease.query_id].sink].site.homes.get(lease.query_id)
+        query_id = query_of(lease.query_id)
+        home = self._nodes[self._specs[query_id].sink].site.homes.get(query_id)
         if home is None or home.state.ended:
             # It is over, and not all its sites have heard.
             return None
@@ -307,7 +314,8 @@ class Invariants:
 
     def _done(self, state: Site, query_id: str) -> dict[str, int]:
         """How far the sink really is, whoever has heard of it."""
-        home = self._nodes[self._specs[query_id].sink].site.homes.get(query_id)
+        query = query_of(query_id)
+        home = self._nodes[self._specs[query].sink].site.homes.get(query)
         if home is not None and home.sink is not None:
             return dict(home.sink.frontiers)
         run = state.runs.get(query_id)
@@ -338,7 +346,9 @@ class Invariants:
                 self._check_bits(site, owned, held)
         for held in state.arrangements.held.all:
             owner = held.spec.owner
-            if not self._have_met(site, owner):
+            # A kept join's stream is gone at its site with its query; the holder will hear of that.
+            is_gone = held.spec.stream not in self._nodes[owner].site.streams
+            if is_gone or not self._have_met(site, owner):
                 continue
             if self._nodes[owner].site.arrangements.owned.get(site, held.number) is None:
                 going = self._mail.between(site, owner)
@@ -503,18 +513,24 @@ class Invariants:
             return True
         if any(claim.stream == name for claim in state.arrangements.owned.claims):
             return True
-        if any(name in pins for query_id, pins in state.arrangements._pins.items() if query_id not in state.runs):
+        pins = state.arrangements._pins.items()
+        if any(name in pinned for query_id, pinned in pins if not _runs_of(state, query_id)):
             return True
         for run, alias in _users(state, name):
             reach = run._reaches[alias]
             if not run.started or reach.length is None:
                 return True
             # At home by what is kept of that alone.
-            done = dict(state.homes[run.query_id].kept_done) if run.plan.sink == state.name else run._done
+            is_home = run.plan.sink == state.name
+            done = dict(state.homes[query_of(run.query_id)].kept_done) if is_home else run._done
             low = tick_start(min(done[alias], _others(alias, done)), reach.tau)
             if tick_start(oldest.end, stream.tau) > low - reach.length // reach.scale - 1:
                 return True
         return False
+
+
+def _runs_of(state: Site, query_id: str) -> list[QueryRun]:
+    return [run for run in state.runs.values() if query_of(run.query_id) == query_id]
 
 
 def _users(state: Site, stream: str) -> list[tuple[QueryRun, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from node.core.arrangements.copies.copy import HeldCopy
 from node.core.arrangements.table import RowTable
 from node.core.links.messages import LeaseCopy, Message, OpenCopy
+from node.core.queries.query_id import query_of
 from node.core.site import Site
 from planner.model.copies import copy_of
 
@@ -18,6 +19,8 @@ class Sharing:
     def __init__(self) -> None:
         self._shared: set[RowTable | HeldCopy] = set()
         self._behind: set[object] = set()
+        #: Those that a plan and the one before it both used.
+        self._taken_over: set[RowTable | HeldCopy] = set()
         self._sent: Counter[str] = Counter()
 
     def note(self, site: Site, sent: Sequence[Message]) -> None:
@@ -25,8 +28,12 @@ class Sharing:
         arrangements = site.arrangements
         leased: list[RowTable | HeldCopy] = [*arrangements.local.all, *arrangements.held.all]
         for thing in leased:
-            if thing not in self._shared and len({lease.query_id for lease in thing.leases}) > 1:
+            runs = {lease.query_id for lease in thing.leases}
+            queries = {query_of(run) for run in runs}
+            if len(queries) > 1:
                 self._shared.add(thing)
+            if len(runs) > len(queries):
+                self._taken_over.add(thing)
         if arrangements.readers.in_use:
             for name in site.streams:
                 self._behind.update(arrangements.readers.behind(name))
@@ -49,6 +56,7 @@ class Sharing:
         return {
             "tables shared": len(shared),
             "copies shared": copies.total(),
+            "tables and copies that two plans of a query used": len(self._taken_over),
             **{f"copies shared, {kind}": count for kind, count in copies.items()},
             "tables begun in the past": len(tables),
             "copies begun in the past": len(self._behind) - len(tables),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from node.core.streams.sealer import Batch
 from node.core.streams.ticks import TICK_MIN
 from planner.model.query import Expr
 from tests.expressions import rows_that_hold
@@ -63,6 +64,19 @@ class Views:
         self._scenario = scenario
         self._streams: dict[str, list[ViewTuple]] = {}
         self._views: dict[tuple[str, Expr | None, int], View] = {}
+        #: By stream that is derived, what its log has, whoever forgot it since.
+        self._derived: dict[str, list[Batch]] = {}
+        self._schemas: dict[str, pa.Schema] = {}
+        self._taus: dict[str, int] = {}
+        #: Views of what derived streams had before; others know them by their identity.
+        self._former: list[View] = []
+
+    def derived(self, stream: str, schema: pa.Schema, tau: int, batches: list[Batch]) -> None:
+        """What the log of a derived stream has ever had, for good."""
+        self._derived[stream], self._schemas[stream], self._taus[stream] = batches, schema, tau
+        self._streams.pop(stream, None)
+        for place in [place for place in self._views if place[0] == stream]:
+            self._former.append(self._views.pop(place))
 
     def of(self, stream: str, condition: Expr | None = None, first_tick: int = TICK_MIN) -> View:
         """The view; the columns of its filter are under the stream's name."""
@@ -76,12 +90,20 @@ class Views:
         tuples = self._all(stream)
         if condition is None or not tuples:
             return tuples
-        schema = self._scenario.data(stream).table().schema
+        schema = self._schemas.get(stream) or self._scenario.data(stream).table().schema
         rows = pa.RecordBatch.from_pylist([item.values for item in tuples], schema=schema)
         holding = rows_that_hold(condition, rows.rename_columns([f"{stream}.{name}" for name in schema.names]))
         return [item for item, holds in zip(tuples, holding, strict=True) if holds]
 
     def _all(self, stream: str) -> list[ViewTuple]:
+        if stream not in self._derived and all(stream != data.name for data in self._scenario.streams):
+            # A kept join has made nothing yet.
+            return []
+        if stream in self._derived and stream not in self._streams:
+            found = self._streams[stream] = []
+            for batch in self._derived[stream]:
+                for ts, row in zip(batch.ts.tolist(), batch.rows.to_pylist(), strict=True):
+                    found.append(ViewTuple(len(found), ts, ts // self._taus[stream], row))
         if stream not in self._streams:
             data = self._scenario.data(stream)
             rows = sorted(kept(self._scenario, stream)[0].to_pylist(), key=lambda row: int(row["ts"]))

@@ -18,7 +18,7 @@ from itertools import pairwise
 from tests.sim.check import check_world
 from tests.sim.crashes import CrashPoint, Step
 from tests.sim.runs.record import record
-from tests.sim.scenarios.queries import Window
+from tests.sim.scenarios.queries import Replan, Window
 from tests.sim.scenarios.scenario import Scenario, StreamData, two_way
 from tests.sim.world import World
 
@@ -26,16 +26,28 @@ SITES = ("ash", "bow")
 TICK_MS = 10
 _RANGE: Window = ("range", 25)
 _ROWS: Window = ("rows", 4)
-#: Algorithms of both heads, and their windows.
-PLANS: dict[str, tuple[tuple[str, str], Window]] = {
-    "SP-S": (("SP-S", "SP-S"), _RANGE),
-    "SP-D": (("SP-D", "SP-D"), _RANGE),
-    "SM-S1": (("SM-S1", "SM-S1"), _RANGE),
-    "SM-S2": (("SM-S2", "SM-S2"), _RANGE),
-    "SM-D1": (("SM-D1", "SM-D1"), _RANGE),
-    "SM-D2": (("SM-D2", "SM-D2"), _RANGE),
-    "SM-S1 and SM-D1 with count windows": (("SM-S1", "SM-D1"), _ROWS),
-    "SP-S and SM-S2 with count windows": (("SP-S", "SM-S2"), _ROWS),
+
+
+@dataclass(frozen=True)
+class Run:
+    """Algorithms of both heads, their windows, and the algorithms of a plan that it goes over to."""
+
+    algorithms: tuple[str, str]
+    window: Window
+    later: tuple[str, str] | None = None
+
+
+PLANS: dict[str, Run] = {
+    "SP-S": Run(("SP-S", "SP-S"), _RANGE),
+    "SP-D": Run(("SP-D", "SP-D"), _RANGE),
+    "SM-S1": Run(("SM-S1", "SM-S1"), _RANGE),
+    "SM-S2": Run(("SM-S2", "SM-S2"), _RANGE),
+    "SM-D1": Run(("SM-D1", "SM-D1"), _RANGE),
+    "SM-D2": Run(("SM-D2", "SM-D2"), _RANGE),
+    "SM-S1 and SM-D1 with count windows": Run(("SM-S1", "SM-D1"), _ROWS),
+    "SP-S and SM-S2 with count windows": Run(("SP-S", "SM-S2"), _ROWS),
+    "SP-S, then SM-S1": Run(("SP-S", "SP-S"), _RANGE, ("SM-S1", "SM-S1")),
+    "SP-D and SM-D1, then SM-S2 with count windows": Run(("SP-D", "SM-D1"), _ROWS, ("SM-S2", "SM-S2")),
 }
 
 
@@ -50,22 +62,29 @@ class Tried:
 
 def scenario_of(plan: str) -> Scenario:
     """Few rows, which match here and there, and a home that has one of the two streams."""
-    algorithms, window = PLANS[plan]
+    run = PLANS[plan]
     left = StreamData("left", "ash", "ms", 0, (1, 12, 14, 33, 41), (1, 2, 1, 1, 2), "int")
     right = StreamData("right", "bow", "ms", 0, (3, 11, 25, 34, 42), (1, 1, 2, 1, 3), "int")
-    return two_way(
+    scenario = two_way(
         seed=2,
         sites=SITES,
         streams=(left, right),
         sink="bow",
-        algorithms=algorithms,
+        algorithms=run.algorithms,
         tau_ms=TICK_MS,
-        windows=(window, window),
+        windows=(run.window, run.window),
         chunk_rows_max=3,
         delay_us_max=300,
         paced=False,
         reference_engine=False,
     )
+    if run.later is None:
+        return scenario
+    (query,) = scenario.queries
+    first, second = (
+        replace(way, steps=((way.steps[0][0], name),)) for way, name in zip(query.ways, run.later, strict=True)
+    )
+    return replace(scenario, queries=(replace(query, replans=(Replan(2, (first, second)),)),))
 
 
 def steps_of(scenario: Scenario) -> list[Step]:

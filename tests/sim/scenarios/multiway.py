@@ -229,8 +229,8 @@ def _planned(rng: random.Random, spec: QuerySpec, sink: str, streams: Sequence[S
     sites = {data.name: data.site for data in streams}
     places = sorted({sink, *(sites[ref.stream] for ref in spec.refs)})
     if rng.random() < 0.1:
-        return replace(spec, ways=tuple(_shipped(spec, head) for head in spec.aliases))
-    return replace(spec, ways=tuple(_way(rng, spec, head, places) for head in spec.aliases))
+        return replace(spec, ways=tuple(shipped_way(spec, head) for head in spec.aliases))
+    return replace(spec, ways=tuple(random_way(rng, spec, head, places) for head in spec.aliases))
 
 
 def _numbers(data: StreamData) -> tuple[str, ...]:
@@ -305,7 +305,7 @@ def _attributes(rng: random.Random, left: StreamData, right: StreamData) -> tupl
 # -- plans ------------------------------------------------------------------------------------
 
 
-def _way(rng: random.Random, spec: QuerySpec, head: str, places: list[str]) -> Way:
+def random_way(rng: random.Random, spec: QuerySpec, head: str, places: list[str]) -> Way:
     """Any order; what no equality links can only be shipped, and is mostly left for later."""
     rest = [alias for alias in spec.aliases if alias != head]
     joined: tuple[str, ...] = (head,)
@@ -319,6 +319,6 @@ def _way(rng: random.Random, spec: QuerySpec, head: str, places: list[str]) -> W
     return Way(head, tuple(steps), rng.choice(places) if rng.random() < 0.3 else None)
 
 
-def _shipped(spec: QuerySpec, head: str) -> Way:
+def shipped_way(spec: QuerySpec, head: str) -> Way:
     """Everything to the sink, and all joins there."""
     return Way(head, tuple((alias, "SP-S") for alias in spec.aliases if alias != head), spec.sink)

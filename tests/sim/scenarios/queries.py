@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal
 
 from planner.model.beginning import DEFAULT_BEGINNING, Beginning
+from planner.model.kept import tree_plan
 from planner.model.plans import checked_plan, parse_policy
-from planner.model.query import Algorithm, JoinQuery, Plan, Sequence, Step
+from planner.model.query import Algorithm, JoinQuery, KeptJoin, Plan, Sequence, Step
 from tests.sim.scenarios.predicates import Col, Predicate, Term
 
 #: ("range", milliseconds) or ("rows", tuples)
@@ -44,6 +46,24 @@ class Way:
 
 
 @dataclass(frozen=True)
+class Replan:
+    """Another plan, once sources were read that often, all together."""
+
+    after_reads: int
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A join of some streams that is kept at a site, and how its own walks go."""
+
+    name: str
+    aliases: tuple[str, ...]
+    site: str
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
 class QuerySpec:
     """One query, when it comes and when it goes."""
 
@@ -64,6 +84,10 @@ class QuerySpec:
     #: Given up by one of its sites alone, so long after it was issued.
     given_up: tuple[str, int] | None = None
     beginning: Beginning = DEFAULT_BEGINNING
+    #: Plans that it is to go over to while it runs, one after the other.
+    replans: tuple[Replan, ...] = ()
+    #: Joins that are kept; ``ways`` are then those of the query that reads them.
+    kept: tuple[Kept, ...] = ()
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -96,12 +120,42 @@ class QuerySpec:
         return f"JOIN {ref.text} ON {' AND '.join(map(_equality, due))}"
 
     def plan(self, query: JoinQuery) -> Plan:
-        """The plan for the query that the text was read as."""
-        sequences = tuple(
-            Sequence(way.head, tuple(Step(alias, Algorithm(name)) for alias, name in way.steps), way.start)
-            for way in self.ways
-        )
-        return checked_plan(Plan(query, self.sink, sequences, parse_policy(self.policy)))
+        """The first plan for the query that the text was read as."""
+        return self.plan_by(self.ways, query)
+
+    def plan_by(self, ways: tuple[Way, ...], query: JoinQuery) -> Plan:
+        """A plan for it, by these ways."""
+        policy = parse_policy(self.policy)
+        if self.kept:
+            joins = (KeptJoin(join.name, join.aliases, join.site, _sequences(join.ways)) for join in self.kept)
+            return tree_plan(query, self.sink, _sequences(ways), tuple(joins), policy)
+        return checked_plan(Plan(query, self.sink, _sequences(ways), policy))
+
+    def inner(self, join: Kept) -> QuerySpec:
+        """The query that makes a kept join."""
+        refs = tuple(ref for ref in self.refs if ref.alias in join.aliases)
+        edges = tuple(edge for edge in _closed(self.edges) if {edge[0][0], edge[1][0]} <= set(join.aliases))
+        outputs = tuple((f"{alias}_n", Col(alias, "n")) for alias in join.aliases)
+        return QuerySpec(refs, edges, outputs, join.site, join.ways)
+
+    def outer(self, query_id: str) -> QuerySpec:
+        """The query that reads the kept joins, which are streams named after it."""
+        owners = {alias: join for join in self.kept for alias in join.aliases}
+        refs: dict[str, Ref] = {}
+        for ref in self.refs:
+            join = owners.get(ref.alias)
+            if join is None:
+                refs[ref.alias] = ref
+            else:
+                refs[join.name] = Ref(join.name, f"{query_id}.{join.name}", ref.window)
+
+        def mapped(column: Column) -> Column:
+            join = owners.get(column[0])
+            return column if join is None else (join.name, f"{column[0]}.{column[1]}")
+
+        edges = [(mapped(left), mapped(right)) for left, right in _closed(self.edges)]
+        outer = tuple(edge for edge in edges if edge[0][0] != edge[1][0])
+        return replace(self, refs=tuple(refs.values()), edges=outer, kept=())
 
     def linked(self, alias: str, others: tuple[str, ...]) -> bool:
         """Whether an equality, written or implied, links a stream with one of the others."""
@@ -117,11 +171,15 @@ class QuerySpec:
             residuals=tuple(term for term in self.residuals if f"{alias}." not in term.sql()),
             outputs=tuple((name, term) for name, term in self.outputs if f"{alias}." not in term.sql()),
         )
-        ways = tuple(spec.without_stop(way, alias) for way in self.ways if way.head != alias)
         outputs = spec.outputs or tuple((f"{other}_n", Col(other, "n")) for other in spec.aliases)
-        return replace(spec, ways=ways, outputs=outputs)
+        replans = tuple(replace(replan, ways=spec.ways_without(replan.ways, alias)) for replan in self.replans)
+        return replace(spec, ways=spec.ways_without(self.ways, alias), replans=replans, outputs=outputs)
 
-    def without_stop(self, way: Way, alias: str) -> Way:
+    def ways_without(self, ways: tuple[Way, ...], alias: str) -> tuple[Way, ...]:
+        """The ways of a query that had one more stream, as far as they make sense without that."""
+        return tuple(self._without_stop(way, alias) for way in ways if way.head != alias)
+
+    def _without_stop(self, way: Way, alias: str) -> Way:
         steps: list[tuple[str, str]] = []
         for other, name in way.steps:
             if other != alias:
@@ -138,6 +196,18 @@ def equal_columns(edges: tuple[Edge, ...]) -> list[set[Column]]:
         touched = [group for group in groups if group & set(edge)]
         groups = [group for group in groups if group not in touched] + [set(edge).union(*touched)]
     return groups
+
+
+def _closed(edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
+    """The edges with those that follow from them."""
+    groups = (sorted(group) for group in equal_columns(edges))
+    return tuple((left, right) for group in groups for left, right in combinations(group, 2) if left[0] != right[0])
+
+
+def _sequences(ways: tuple[Way, ...]) -> tuple[Sequence, ...]:
+    return tuple(
+        Sequence(way.head, tuple(Step(alias, Algorithm(name)) for alias, name in way.steps), way.start) for way in ways
+    )
 
 
 def _equality(edge: Edge) -> str:

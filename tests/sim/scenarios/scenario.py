@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from netsim.profiles import Wan
 from node.core.limits import Limits
-from tests.sim.crashes import KINDS, RARE_KINDS, CrashPoint
+from tests.sim.crashes import PLAIN_KINDS, RARE_KINDS, CrashPoint
 from tests.sim.scenarios.queries import ALGORITHMS, QuerySpec, Window, two_way_query
 
 MS = 1_000  # microseconds
@@ -271,6 +271,9 @@ def random_limits(rng: random.Random, delay_us_max: int) -> Limits:
         book_keys_max=rng.choice([1, 4, 2**16]),
         news_held_max=rng.choice([1, 8]),
         news_us=rng.choice([0, 30 * MS, 1000 * MS]),
+        # Rows are few: snapshots in many pieces.
+        piece_bytes_min=100,
+        piece_bytes_unknown=100,
     )
 
 
@@ -307,7 +310,7 @@ def with_crashes(scenario: Scenario) -> Scenario:
         also = tuple(rng.sample(scenario.sites, rng.randint(0, len(scenario.sites)))) if rng.random() < 0.2 else ()
         down_us = rng.choice([0, 10 * MS, 1_000 * MS, 8_000 * MS, LONG_US])
         occurrence = rng.choice([1, 1, 1, 2, 3, 5, 10])
-        kinds = tuple(sorted(rng.sample(KINDS, 3)))
+        kinds = tuple(sorted(rng.sample(PLAIN_KINDS, 3)))
         points.append(CrashPoint(rng.choice(("", *scenario.sites)), kinds, occurrence, down_us, also))
     return replace(
         scenario,
