@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +14,7 @@ from planner.model.errors import NarrowsError
 from tests.chaos.disks import Disks
 from tests.chaos.recoveries import Recovery, recovery_lines
 from tests.chaos.rig import Played, Rig
+from tests.chaos.switches import switch_lines
 
 _WRONG_MAX = 600
 _DEFINITION = (
@@ -77,6 +78,8 @@ class Figures:
     played: tuple[Played, ...] = ()
     looks: int = 0
     spark_restarts: int = 0
+    #: How many queries were asked to go over to another plan, by what became of it.
+    switches: Mapping[str, int] = field(default_factory=dict)
     took_s: float = 0.0
     wrong: tuple[str, ...] = field(default=())
 
@@ -106,6 +109,7 @@ class Figures:
             yield f"Spark was started again {self.spark_restarts} times; "
         yield f"the cluster was up for {self.took_s:.0f} s; status was asked {self.looks:,} times."
         yield ""
+        yield from switch_lines(self.switches)
         if deadly:
             yield f"Kill -9 of something every {self.kill_mean_s:g} s on the mean, beside the faults below."
             yield from _DEFINITION

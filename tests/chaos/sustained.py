@@ -1,7 +1,8 @@
 """Sustained load on one cluster while everything happens to it, one thing after another, again and again.
 
 Three sites behind Toxiproxy, two-way and three-way queries whose plans are chosen, recordings that are paced and, where
-there is Spark, a stream that it reads as it comes. Beside that daemons are killed and started again. Whatever happens:
+there is Spark, a stream that it reads as it comes. Beside that daemons are killed and started again, and queries go
+over to other plans. Whatever happens:
 at the end every reader of every query has exactly the oracle's rows.
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.chaos.figures import Figures, measured
@@ -19,6 +21,7 @@ from tests.chaos.load import SITES, Load, load
 from tests.chaos.recoveries import Recoveries, completed
 from tests.chaos.rig import RSS_MAX, Ask, Played, Rig, play, play_beside_kills, rigged
 from tests.chaos.scenarios import SCENARIOS, Scenario
+from tests.chaos.switches import WENT_OVER, Switched, Switcher
 from tests.oracle.compare import same_rows
 
 #: Tuples a second in each stream; a tick on Spark takes longer, and three of them share the machine.
@@ -77,6 +80,7 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
     played: list[Played] = []
     wrong: list[str] = []
     finished = False
+    switches: Counter[str] = Counter()
     figures = Figures(wanted.seconds, wanted.seed, wanted.engine, given.tuples, kill_mean_s=wanted.kill_mean_s)
     began = time.monotonic()
     try:
@@ -84,7 +88,7 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
             say(f"{time.monotonic() - began:6.0f} s  the cluster is up, {len(asks)} queries run, seed {wanted.seed}")
             recoveries = Recoveries({each.query_id: each.ask.at for each in rig.followed})
             try:
-                wrong += _play_all(wanted, rig, recoveries, played, say)
+                wrong += _play_all(wanted, rig, recoveries, played, say, switches)
                 say("        the streams come to their end")
                 rig.finish(timeout_s=300 + wanted.seconds)
                 finished = True
@@ -94,7 +98,7 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
             if done < wanted.recoveries_min:
                 wrong.append(f"recoveries required: {wanted.recoveries_min}; got {done} of {len(recoveries.all)}")
             rig.watch.fresh()
-            figures = measured(figures, rig, played, recoveries.all)
+            figures = measured(replace(figures, switches=switches), rig, played, recoveries.all)
     except Exception as error:
         wrong.append(_said(error, say))
     else:
@@ -107,6 +111,14 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
     return figures.with_wrong(wrong)
 
 
+def _switched(rig: Rig) -> tuple[Switched, ...]:
+    """The queries, as those who change their plans know them."""
+    return tuple(
+        Switched(each.query_id, each.ask.at, tuple(f"s{at}" for at in range(len(each.ask.query.streams))))
+        for each in rig.followed
+    )
+
+
 def _said(error: Exception, say: Say) -> str:
     """Told at once, too: what comes after it may be worse, and hide it."""
     text = f"{type(error).__name__}: {error}"
@@ -114,8 +126,24 @@ def _said(error: Exception, say: Say) -> str:
     return text
 
 
-def _play_all(wanted: Sustained, rig: Rig, recoveries: Recoveries, played: list[Played], say: Say) -> list[str]:
-    """Daemons that ended without having been killed."""
+def _play_all(
+    wanted: Sustained, rig: Rig, recoveries: Recoveries, played: list[Played], say: Say, switches: Counter[str]
+) -> list[str]:
+    """Daemons that ended without having been killed, and plans that never changed; ``switches`` counts what did."""
+    switcher = Switcher(rig.watch, _switched(rig), wanted.seed, say)
+    switcher.start()
+    try:
+        ended = _play_beside_kills(wanted, rig, recoveries, played, say)
+    finally:
+        switcher.stop()
+        switches.update(switcher.counts)
+    none = [] if switches[WENT_OVER] else [f"queries required to go over to other plans; got none: {dict(switches)}"]
+    return [*ended, *switcher.wrong, *none]
+
+
+def _play_beside_kills(
+    wanted: Sustained, rig: Rig, recoveries: Recoveries, played: list[Played], say: Say
+) -> list[str]:
     if wanted.kill_mean_s is None:
         _play_scenarios(wanted, rig, played, say)
         return []

@@ -141,10 +141,12 @@ def write_cluster(
     ports: Mapping[str, int] | None = None,
     addresses: Mapping[str, int] | None = None,
     file: str = "cluster.toml",
+    planner: Mapping[str, str] | None = None,
 ) -> Path:
     """The streams' files and the cluster file that names them; ``addresses`` are ports that others dial instead."""
     ports = ports or {site: free_port() for site in sites}
     lines = [f'cluster = "{cluster}"', f'tau = "{tau}"', 'engine = "native"']
+    lines += ["[planner]", *(f"{key} = {value}" for key, value in planner.items())] if planner else []
     for site in sites:
         lines += ["", f"[site.{site}]", f'listen = "127.0.0.1:{ports[site]}"']
         lines += [f'address = "127.0.0.1:{addresses[site]}"'] if addresses and site in addresses else []
@@ -382,7 +384,11 @@ class Daemons:
         for site, start in starts.items():
             # At its own port: others may have to go through something that a test has cut.
             with Client(site, _site_table(config, site)["listen"]) as client:
-                eventually(f"{site} is ready", partial(self._ready, site, start, client), self.ready_s)
+                try:
+                    eventually(f"{site} is ready", partial(self._ready, site, start, client), self.ready_s)
+                except AssertionError as error:
+                    # What it waits for, it says.
+                    raise AssertionError(f"{error}\n{self.nodes[site].err}") from error
         return self
 
     def hurry(self, *sites: str) -> Daemons:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-from tests.e2e.harness import free_port
+from tests.e2e.harness import Daemons, Stream, free_port, write_cluster
 
 _CHUNK_BYTES = 1 << 16
+_SITES = ("alpha", "beta")
 
 
 class Proxy:
@@ -106,3 +108,16 @@ class Proxy:
                 sink.write(data)
                 await sink.drain()
         sink.transport.abort() if sink.transport.is_closing() else sink.close()
+
+
+@contextmanager
+def behind_proxy(folder: Path, streams: Sequence[Stream], *arguments: str) -> Iterator[tuple[Daemons, Proxy]]:
+    """Both daemons up; alpha reaches beta through the proxy, clients go straight."""
+    ports = {site: free_port() for site in _SITES}
+    config = write_cluster(folder, streams, ports=ports)
+    with Proxy(ports["beta"]) as proxy:
+        through = write_cluster(folder, (), ports=ports, addresses={"beta": proxy.port}, file="daemons.toml")
+        text = config.read_text().replace("\n[site.beta]\n", f'\n[site.beta]\naddress = "127.0.0.1:{proxy.port}"\n')
+        through.write_text(text)
+        with Daemons(config, through, arguments).start(*_SITES).linked() as daemons:
+            yield daemons, proxy

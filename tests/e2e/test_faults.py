@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,7 +49,7 @@ from tests.e2e.harness import (
     tagged,
     write_cluster,
 )
-from tests.e2e.proxy import Proxy
+from tests.e2e.proxy import behind_proxy
 from tests.small_disk import small_disk
 
 SITES = ("alpha", "beta")
@@ -171,19 +170,6 @@ def moved_on(daemons: Daemons, query_id: str, rows: int) -> bool:
 
 
 # -- links ------------------------------------------------------------------------------------
-
-
-@contextmanager
-def behind_proxy(folder: Path, streams: Sequence[Stream], *arguments: str) -> Iterator[tuple[Daemons, Proxy]]:
-    """Both daemons up; alpha reaches beta through the proxy, clients go straight."""
-    ports = {site: free_port() for site in SITES}
-    config = write_cluster(folder, streams, ports=ports)
-    with Proxy(ports["beta"]) as proxy:
-        through = write_cluster(folder, (), ports=ports, addresses={"beta": proxy.port}, file="daemons.toml")
-        text = config.read_text().replace("\n[site.beta]\n", f'\n[site.beta]\naddress = "127.0.0.1:{proxy.port}"\n')
-        through.write_text(text)
-        with Daemons(config, through, arguments).start(*SITES).linked() as daemons:
-            yield daemons, proxy
 
 
 def link(daemons: Daemons, site: str) -> pb.LinkStatus:

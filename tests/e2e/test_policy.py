@@ -8,7 +8,8 @@ import pytest
 
 from tests.e2e.cases import steady
 from tests.e2e.harness import SM_D1, SM_S2, assert_same_rows, eventually, narrows, run, write_cluster
-from tests.e2e.test_faults import SITES, behind_proxy, link, query
+from tests.e2e.proxy import behind_proxy
+from tests.e2e.test_faults import SITES, link, query
 
 
 @pytest.mark.parametrize("algorithm", [SM_S2, SM_D1])

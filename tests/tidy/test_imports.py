@@ -37,7 +37,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("module", "planted", "contract"),
     [
-        ("node/core/queries/sink.py", "import time", "Pure code"),
+        ("node/core/queries/home/sink.py", "import time", "Pure code"),
         ("node/core/queries/life.py", "import time", "Pure code"),
         ("node/core/arrangements/lease.py", "import os", "Pure code"),
         ("node/core/arrangements/local_tables.py", "import node.core.queries.run", "no query that runs"),
@@ -50,7 +50,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("node/storage/segment.py", "import node.storage.folder", "only through a disk"),
         ("node/storage/record.py", "import os", "only through a disk"),
         ("node/io/results/row_files.py", "import pathlib", "only through a disk"),
-        ("node/core/queries/sink.py", "import node.core.links.link", "Stages do not know each other"),
+        ("node/core/queries/home/sink.py", "import node.core.links.link", "Stages do not know each other"),
         ("node/io/runner.py", "import node.rpc.link_pb2", "see protobuf"),
         ("netsim/state.py", "import spark_jobs.java", "Packages only look down"),
         ("node/config/values.py", "import netsim.profiles", "neither Spark nor the emulated network"),
