@@ -8,7 +8,7 @@ STAMP := $(VENV)/.setup-done
 # Some shells set it. Without compiled files every test process reads the whole system as text again, a second each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test lint toxiproxy sim crashes chaos docs mutants bench bench-bytes bench-halves bench-planner bench-plans bench-queries bench-restart bench-spark proto clean help
+.PHONY: setup demo check test lint toxiproxy sim crashes chaos docs mutants bench bench-adaptive bench-bytes bench-halves bench-joining bench-planner bench-plans bench-queries bench-restart bench-spark proto clean help
 
 help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
@@ -23,8 +23,10 @@ help:
 	@echo "make docs   the generated parts of docs/"
 	@echo "make mutants   bugs planted in the core, and which test notices each"
 	@echo "make bench  throughput beside Spark Structured Streaming (needs Java 17)"
+	@echo "make bench-adaptive   plans that change while queries run, ten minutes: bench/results/adaptive.md"
 	@echo "make bench-bytes   wire bytes of the six algorithms over match rate, width and keys: bench/results/bytes.md"
 	@echo "make bench-halves  processor time of a tick over the size of the window: bench/results/halves.md"
+	@echo "make bench-joining a query over streams that run: time to its first complete row, bytes: bench/results/joining.md"
 	@echo "make bench-planner planning: greedy over exhaustive, time to plan, trees: bench/results/planner.md"
 	@echo "make bench-plans   the plan that is chosen beside forced ones, real daemons, by bytes: bench/results/plans.md"
 	@echo "make bench-queries many queries beside one, the first release beside this tree: bench/results/queries.md"
@@ -88,6 +90,12 @@ bench-bytes: $(STAMP)-bench
 
 bench-halves: $(STAMP)-bench
 	$(BIN)/python -m bench.halves
+
+bench-joining: setup
+	$(BIN)/python -m bench.joining
+
+bench-adaptive: toxiproxy $(STAMP)-bench
+	$(BIN)/python -m bench.adaptive
 
 bench-planner: $(STAMP)-bench
 	$(BIN)/python -m bench.planner

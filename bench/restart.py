@@ -63,7 +63,8 @@ class Wanted:
 class Cluster:
     """Three daemons."""
 
-    def __init__(self, folder: Path, wanted: Wanted) -> None:
+    def __init__(self, folder: Path, wanted: Wanted, retain: str = "") -> None:
+        """``retain``: how much of their past its streams keep for queries that come later."""
         self.folder = folder
         self._ports = dict(zip(SITES, free_ports(len(SITES)), strict=True))
         self.config = folder / "cluster.toml"
@@ -75,6 +76,7 @@ class Cluster:
             if site != HOME:
                 _write_stream(folder / f"{site}.parquet", wanted, number)
                 lines += ["", f"[site.{site}.stream.s_{site}]", f'path = "{site}.parquet"', 'ts = "ts"', 'unit = "ms"']
+                lines += [f'retain = "{retain}"'] if retain else []
         self.config.write_text("\n".join(lines) + "\n")
 
     def start(self, site: str, speed: float) -> float:
@@ -124,7 +126,7 @@ def _write_stream(path: Path, wanted: Wanted, seed: int) -> None:
     pq.write_table(pa.table({"seq": np.arange(rows), "ts": ts, "k": random.integers(0, KEYS, rows), "pad": pad}), path)
 
 
-def _until(what: str, ask: Callable[[], object]) -> float:
+def until(what: str, ask: Callable[[], object]) -> float:
     """When it was so."""
     deadline = time.monotonic() + PATIENCE_S
     while not ask():
@@ -154,7 +156,7 @@ def measure(wanted: Wanted, algorithm: str, say: Callable[[str], None]) -> list[
 def _load(cluster: Cluster, wanted: Wanted, algorithm: str, say: Callable[[str], None]) -> None:
     for site in SITES:
         cluster.start(site, LOAD_SPEED)
-    _until("the sites have their links", cluster.linked)
+    until("the sites have their links", cluster.linked)
     window = f"[RANGE {wanted.rows // PER_S} SECONDS]"
     text = (
         f"SELECT a.seq AS a, b.seq AS b, a.pad AS pa, b.pad AS pb FROM s_{KILLED} {window} AS a "
@@ -168,19 +170,19 @@ def _load(cluster: Cluster, wanted: Wanted, algorithm: str, say: Callable[[str],
         query = cluster.query()
         return query is not None and query.done_tick >= full_tick
 
-    _until("the windows are full", full)
+    until("the windows are full", full)
     for site in SITES:
         cluster.end(site, signal.SIGTERM)
     for site in SITES:
         cluster.start(site, 1)
-    _until("the query runs again", lambda: (query := cluster.query()) is not None and query.state == "running")
+    until("the query runs again", lambda: (query := cluster.query()) is not None and query.state == "running")
     rows = cluster.clients[HOME].queries()[0].rows
-    _until("rows come again", lambda: (query := cluster.query()) is not None and query.rows > rows)
+    until("rows come again", lambda: (query := cluster.query()) is not None and query.rows > rows)
     say(f"{algorithm}: the windows are full, with {rows:,} rows stored")
 
 
 def _restart(cluster: Cluster, algorithm: str, say: Callable[[str], None]) -> dict[str, float]:
-    _until("it keeps up", lambda: _keeps_up(cluster))
+    until("it keeps up", lambda: _keeps_up(cluster))
     time.sleep(CALM_S)
     cluster.end(KILLED, signal.SIGKILL)
     # What was under way elsewhere comes to its end.
@@ -188,7 +190,7 @@ def _restart(cluster: Cluster, algorithm: str, say: Callable[[str], None]) -> di
     before = cluster.query()
     assert before is not None
     began_s = cluster.start(KILLED, 1)
-    at: dict[str, float] = {"listens": _until("it listens", lambda: _listens(cluster.clients[KILLED])) - began_s}
+    at: dict[str, float] = {"listens": until("it listens", lambda: _listens(cluster.clients[KILLED])) - began_s}
     seen = _phases(cluster, before)
 
     def all_seen() -> bool:
@@ -196,7 +198,7 @@ def _restart(cluster: Cluster, algorithm: str, say: Callable[[str], None]) -> di
             at.setdefault(phase, time.monotonic() - began_s)
         return len(at) == len(PHASES)
 
-    _until("it has caught up", all_seen)
+    until("it has caught up", all_seen)
     say(f"{algorithm}: " + ", ".join(f"{phase} {at[phase]:.2f} s" for phase in PHASES))
     return at
 

@@ -1,0 +1,1 @@
+"""Plans that change while queries run: static, adaptive and clairvoyant."""
