@@ -47,6 +47,11 @@ def kept_stream_of(query: str) -> str:
     return query.rpartition(_KEPT_AT)[0]
 
 
+def is_kept_stream(stream: str) -> bool:
+    """Whether a stream's rows are those of a kept join: it has a dot in its name, as no stream of a site has."""
+    return "." in stream
+
+
 def keeping_of(query: str) -> str:
     """The query for which a join is kept that has this name; empty if it is no such name."""
     return query.rpartition(_KEPT_AT)[0].rpartition(".")[0]
