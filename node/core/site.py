@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
 from node.core.arrangements.arrangements import Arrangements
-from node.core.effects import AppendBatch, BlamePeer, Effect, IgnoreReason, QueryState, ReadSource, SetAside
+from node.core.effects import (
+    AppendBatch,
+    BlamePeer,
+    Effect,
+    IgnoreReason,
+    QueryState,
+    ReadSource,
+    ReportDropped,
+    SetAside,
+)
 from node.core.errors import PeerProtocolError
 from node.core.events import (
     BatchLogged,
@@ -298,10 +307,14 @@ class Site:
         self._kept.on_logged(event.stream, event.frontier)
 
     def _on_drop(self, query_id: str) -> None:
-        if query_id in self._issuer.homes:
-            self._issuer.ends.end(query_id, QueryState.DROPPED, "dropped by a user")
-        else:
+        home = self._issuer.homes.get(query_id)
+        if home is None:
             self._participant.ends.drop_here(query_id)
+            return
+        self._issuer.ends.end(query_id, QueryState.DROPPED, "dropped by a user")
+        if home.stream is not None:
+            # Of a join that is kept nothing else is reported; the query that reads it ends.
+            self._outbox.do(ReportDropped(query_id))
 
     def _on_clock(self) -> None:
         self._survey.on_clock()

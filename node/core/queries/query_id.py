@@ -12,9 +12,13 @@ are the stream ``frankfurt-1mhqyjj-1.pairs`` of that site.
 
 from __future__ import annotations
 
+import re
+
 _MARK = "~"
 _KEPT_AT = "@"
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+#: A site's name has up to 64 characters, a folder's up to 255.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,149}")
 
 
 def new_query_id(site: str, life: int, count: int) -> str:
@@ -35,6 +39,11 @@ def query_of(run: str) -> str:
 def is_successor(run: str) -> bool:
     """Whether a run took its query over, or is to, from one that was there before."""
     return _MARK in run
+
+
+def is_plain(query: str) -> bool:
+    """Whether a name, which may come from anywhere, can be part of that of a folder, and leads nowhere else there."""
+    return _PLAIN.fullmatch(query) is not None
 
 
 def kept_join_of(query: str, name: str, site: str) -> str:

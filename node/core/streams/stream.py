@@ -83,6 +83,9 @@ class Follower(Protocol):
 class StreamState:
     """A stream of this site, as it runs."""
 
+    #: Its rows are those of a join that is kept for one query: nobody else may read it.
+    is_kept = False
+
     def __init__(self, local: LocalStream, tau_ms: int) -> None:
         unit = local.info.unit
         self.info = local.info
@@ -354,7 +357,9 @@ class StreamState:
 def check_same(streams: Mapping[str, StreamState], info: StreamInfo) -> StreamState:
     """Our stream that another site speaks of; raises NarrowsError unless it is as that site thinks."""
     own = streams.get(info.name)
-    if own is None or own.info != info:
-        known = "no such stream" if own is None else f"{own.info.schema.names} with event time {own.info.ts}"
+    if own is None or own.is_kept or own.info != info:
+        known = (
+            "no such stream" if own is None or own.is_kept else f"{own.info.schema.names} with event time {own.info.ts}"
+        )
         raise NarrowsError(f"stream {info.name} requires the same columns at both sites; got {known} here")
     return own

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from node.core.effects import AppendBatch, OpenLog, QueryState, RemoveLog
+from node.core.events import LogFailed
 from node.core.queries.query_id import kept_join_of, kept_stream_of
 from node.core.query_records import HomeRecord, RecordKind
 from node.io.kept_logs import open_kept_logs
@@ -80,4 +81,22 @@ def test_a_log_that_is_damaged_ends_its_join_and_lets_the_site_start(
     assert home.state is QueryState.FAILED
     assert "data loss" in home.reason
     assert f"the join kept as stream {STREAM} ends" in caplog.text
+    end(folder)
+
+
+@pytest.mark.parametrize(
+    "stream", ["{}.mine", "../q-1-1.mine", "results", "site.db", "q-1-1.", f"{'q' * 300}-1-1.mine"]
+)
+def test_a_name_that_leads_elsewhere_makes_and_removes_nothing(tmp_path: Path, stream: str) -> None:
+    """It begins with what a peer called its query."""
+    name = stream.format(tmp_path / "other-1-1")
+    folder = begin(tmp_path / "bow")
+    there = tmp_path / "other-1-1.mine"
+    there.mkdir()
+    (there / "file").touch()
+    (said,) = folder.logs.run([OpenLog(name)])
+    assert isinstance(said, LogFailed)
+    assert (there / "file").exists()
+    assert not (tmp_path / "q-1-1.mine").exists()
+    assert folder.logs.broken is None, "the disk is well"
     end(folder)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from node.core.effects import QueryState, WriteRecords
-from node.core.events import BatchLogged
 from node.core.encoding.rows import empty_batch
+from node.core.events import BatchLogged
 from node.core.queries.home.kept_sink import KeptSink
 from node.core.queries.waiting import Walk
 from node.core.query_records import HomeRecord
