@@ -122,14 +122,17 @@ def check_kept(query: JoinQuery, kept: tuple[KeptJoin, ...]) -> None:
             f'kept joins: required time windows, got a count window of "{counted[0]}": it counts back from the last '
             "tuple of a result, which a kept join does not know"
         )
+    unknown = [ref.stream.name for ref in query.streams if not ref.stream.ts_scale]
+    if unknown:
+        raise PlanError(f"kept joins: required streams that say what their event times count, got {unknown[0]}")
     outside = [alias for alias in query.aliases if alias not in inside]
     for join in kept:
         who = f'kept join "{join.name}"'
         if not _NAME.fullmatch(join.name):
             raise PlanError(f"{who}: required a name of letters, digits and _")
-        unknown = [alias for alias in join.aliases if alias not in query.aliases]
-        if unknown:
-            raise PlanError(f'{who}: required streams of the query, got "{unknown[0]}" (kept joins are not nested)')
+        others = [alias for alias in join.aliases if alias not in query.aliases]
+        if others:
+            raise PlanError(f'{who}: required streams of the query, got "{others[0]}" (kept joins are not nested)')
         if join.name in outside or [other.name for other in kept].count(join.name) > 1:
             raise PlanError(f"{who}: required a name that nothing else of the query has")
         if len(dict.fromkeys(join.aliases)) < 2 or len(join.aliases) == len(query.aliases):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -357,7 +357,7 @@ class StreamState:
 def check_same(streams: Mapping[str, StreamState], info: StreamInfo) -> StreamState:
     """Our stream that another site speaks of; raises NarrowsError unless it is as that site thinks."""
     own = streams.get(info.name)
-    if own is None or own.is_kept or own.info != info:
+    if own is None or own.is_kept or info != (own.info if info.ts_scale else replace(own.info, ts_scale=0)):
         known = (
             "no such stream" if own is None or own.is_kept else f"{own.info.schema.names} with event time {own.info.ts}"
         )

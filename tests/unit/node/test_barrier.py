@@ -73,7 +73,7 @@ def test_rows_wait_for_the_record_of_where_their_query_began() -> None:
 def test_the_log_of_a_kept_join_waits_for_records_and_that_of_a_stream_does_not() -> None:
     """What is in it outlives a crash: without the record of where its join began, that would begin behind it."""
     batch = Batch(Span(0, 1), pa.RecordBatch.from_pydict({"n": [1]}), np.array([5]), 0)
-    kept = [OpenLog("q-1-1.pairs"), AppendBatch("q-1-1.pairs", batch), RemoveLog("q-1-1.pairs")]
+    kept: list[Output] = [OpenLog("q-1-1.pairs"), AppendBatch("q-1-1.pairs", batch), RemoveLog("q-1-1.pairs")]
     own = AppendBatch("l", batch)
     outside = Outside()
     outside.barrier.put([record(1), *kept, own])
