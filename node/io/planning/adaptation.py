@@ -65,11 +65,8 @@ class _Looked:
     measured: Measured | None
     #: A link is not what it was, or some are cut.
     urgent: bool
-
-    @property
-    def badness(self) -> float:
-        """How much worse than shipping everything its plan is."""
-        return 0.0 if self.measured is None else worse_than_ship_all(self.measured, self.plan)
+    #: How much worse than shipping everything its plan is.
+    badness: float
 
 
 class Adaptation:
@@ -100,9 +97,15 @@ class Adaptation:
         for gone in self._watched.keys() - {query.query_id for query in running}:
             del self._watched[gone]
         due = [query for query in running if self._is_due(query, now_s)]
-        looked = await asyncio.gather(*(self._look(query) for query in due))
-        for each in sorted(looked, key=lambda one: -one.badness):
-            await self._decide(each)
+        found = await asyncio.gather(*(self._look(query) for query in due), return_exceptions=True)
+        for query, failed in zip(due, found, strict=True):
+            if isinstance(failed, BaseException):
+                _tell(query, failed)
+        for looked in sorted((each for each in found if isinstance(each, _Looked)), key=lambda one: -one.badness):
+            try:
+                await self._decide(looked)
+            except Exception as error:
+                _tell(looked.query, error)
 
     # -- when ---------------------------------------------------------------------------------
 
@@ -165,7 +168,8 @@ class Adaptation:
         ticks = [tick for _, tick in home.sink.frontiers] if home is not None and home.sink is not None else []
         measured = watched.epochs.take(look_of(found, min(ticks, default=0), self._loop.time()))
         self._note_cuts(watched, plan, found)
-        return _Looked(query, watched, plan, measured, urgent or bool(self._cut(watched)))
+        badness = 0.0 if measured is None else worse_than_ship_all(measured, plan)
+        return _Looked(query, watched, plan, measured, urgent or bool(self._cut(watched)), badness)
 
     def _note_cuts(self, watched: _Watched, plan: Plan, found: ReportStatistics) -> None:
         here, now_s = self._runner.stack.site.name, self._loop.time()
@@ -218,6 +222,11 @@ class Adaptation:
         report = await self._runner.replan(query.query_id, decision.plan, decision.why, forecast)
         if report.state is SwitchState.GIVEN_UP:
             query.outlook = report.reason
+
+
+def _tell(query: IssuedQuery, error: BaseException) -> None:
+    """What goes wrong with one query, maybe by what a site said of it, must not keep others from being looked at."""
+    log.error("query %s is not looked at for a better plan this time", query.query_id, exc_info=error)
 
 
 def _differs(before: _Seen, now: _Seen) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from node.core.effects import SwitchState
-from node.io.planning.adaptation import Adaptation, _differs, _Watched
+from node.io.planning.adaptation import Adaptation, _differs, _Looked, _Watched
 from node.io.planning.epochs import look_of
+from node.io.results.issued_query import IssuedQuery
 from node.io.results.switch_history import PlanChange, SwitchHistory
 from tests.unit.node.io.test_epochs import EPOCH, WINDOW_S, begun, counted, epochs
 
@@ -61,6 +63,49 @@ def test_after_a_switch_that_was_given_up_it_rests_longer_each_time() -> None:
     # One that is made ends the count.
     assert settled(watched, tick, change(9, SwitchState.SWITCHED))
     assert watched.given_up == 0
+
+
+class Adapting(Adaptation):
+    """Looks at queries that are due always, with what a test says comes of that."""
+
+    def __init__(self, looks: dict[str, _Looked | None], undecided: str) -> None:
+        self.decided: list[str] = []
+        self._looks, self._undecided = looks, undecided
+        queries = {name: SimpleNamespace(query_id=name, adaptive=True, ending=False) for name in looks}
+        self._queries = cast("Any", SimpleNamespace(by_id=queries))
+        self._watched, self._loop = {}, asyncio.get_running_loop()
+
+    def _is_due(self, *_: object) -> bool:
+        return True
+
+    async def _look(self, query: IssuedQuery) -> _Looked:
+        looked = self._looks[query.query_id]
+        if looked is None:
+            raise KeyError("a stream that no query has")
+        return looked
+
+    async def _decide(self, looked: _Looked) -> None:
+        if looked.query.query_id == self._undecided:
+            raise ValueError("a plan that nobody can cost")
+        self.decided.append(looked.query.query_id)
+
+
+def test_a_query_that_cannot_be_looked_at_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Sites say what comes of it, each of the others' queries too."""
+
+    def looked(name: str, badness: float) -> _Looked:
+        found = SimpleNamespace(query_id=name)
+        return _Looked(cast("Any", found), _Watched(epochs()), cast("Any", None), None, urgent=False, badness=badness)
+
+    async def review() -> list[str]:
+        looks = {"q1": looked("q1", 0.5), "q2": None, "q3": looked("q3", 3.0), "q4": looked("q4", 2.0)}
+        adapting = Adapting(looks, undecided="q3")
+        await adapting._review()
+        return adapting.decided
+
+    assert asyncio.run(review()) == ["q4", "q1"], "the worst first"
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [f"query {name} is not looked at for a better plan this time" for name in ("q2", "q3")]
 
 
 @pytest.mark.parametrize(
