@@ -113,7 +113,7 @@ class PlanDesk:
 
     def is_adaptive(self, request: pb.IssueRequest, planned: Planned) -> bool:
         """Whether a query may go over to a better plan by itself: if nothing is said, one that was chosen by cost."""
-        if planned.plan.policy.name is PolicyName.DELTA:
+        if planned.plan.policy.name is PolicyName.DELTA or planned.plan.kept:
             return False
         if request.HasField("adaptive"):
             return request.adaptive

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,12 +11,22 @@ import pytest
 
 from node.core.effects import ReportStatistics
 from node.core.queries.shape import shape_of
+from node.io.planning.outcome import Planned
 from node.io.planning.plan_desk import OPTIMAL_STREAMS_MAX, SEARCHES_MAX, PlanDesk, _options
 from node.rpc import control_pb2 as pb
 from planner.algorithms.descriptions import CopyKind
 from planner.model.copies import RunningCopy, copy_of
 from planner.model.errors import PlanError
-from planner.model.query import Algorithm, JoinQuery, RangeWindow, StreamInfo, StreamRef
+from planner.model.query import (
+    Algorithm,
+    JoinQuery,
+    KeptJoin,
+    Policy,
+    PolicyName,
+    RangeWindow,
+    StreamInfo,
+    StreamRef,
+)
 from planner.model.time_unit import TimeUnit
 from planner.search.choice import Model, Search
 from tests.unit.sites import Cluster
@@ -94,6 +105,15 @@ def test_copies_of_a_query_that_runs_are_not_taken_for_copies_that_cost_nothing(
     assert statistics.copies == (other,)
     statistics, _, _ = asyncio.run(asked._measured(plan.query))
     assert statistics.copies == (*own, other), "of another query they would be there anyway"
+
+
+def test_a_query_that_does_not_go_over_to_other_plans_is_not_looked_at_for_one_whoever_asks() -> None:
+    desk = PlanDesk(cast("Any", None), cast("Any", None))
+    asked, plan = pb.IssueRequest(adaptive=True), Cluster().plan("cam")
+    assert desk.is_adaptive(asked, Planned(plan))
+    assert not desk.is_adaptive(asked, Planned(replace(plan, policy=Policy(PolicyName.DELTA))))
+    assert not desk.is_adaptive(asked, Planned(replace(plan, kept=(KeptJoin("pairs", ("a", "b"), "ash", ()),))))
+    desk.close()
 
 
 def test_without_what_streams_are_like_another_plan_can_be_given_but_not_chosen() -> None:
