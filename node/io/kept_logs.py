@@ -6,6 +6,7 @@ import logging
 import re
 import shutil
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from node.core.queries.query_id import keeping_of, kept_stream_of
@@ -15,7 +16,7 @@ from node.storage.disk_log import DiskLog
 from node.storage.errors import DamagedLogError, StorageError, disk_error
 from node.storage.folder import Folder, Room, sync_folder
 from node.storage.given_up import recover_log
-from node.storage.site_folder import SiteFolder
+from node.storage.site_folder import SiteFolder, log_folder
 from node.wire.records import failed_home
 
 log = logging.getLogger(__name__)
@@ -70,14 +71,15 @@ def open_kept_logs(folder: SiteFolder) -> dict[str, LogExtent]:
     }
     extents: dict[str, LogExtent] = {}
     for stream, query_id in homes.items():
-        place = Folder(folder.path / stream / "log", folder.headroom)
+        # It may not be there yet: the record of its join is durable first.
+        place = folder.headroom.lend_or_wait(partial(log_folder, folder.path / stream / "log", folder.headroom))
         kept = DiskLog(place)
         try:
             found = recover_log(stream, kept, place)
         except DamagedLogError as error:
             log.error("the join kept as stream %s ends: %s", stream, error)
             _fail(folder, query_id, f"data loss: {error}")
-            folder.logs.add(stream, maker.open(stream))
+            folder.logs.add(stream, folder.headroom.lend_or_wait(partial(maker.open, stream)))
             continue
         folder.logs.add(stream, kept)
         if found.extent is not None:
