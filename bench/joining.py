@@ -145,7 +145,7 @@ def measure(
     ways: Sequence[str], algorithm: str, window_s: int, runs: int, say: Callable[[str], None]
 ) -> dict[str, list[Joined]]:
     """By way, queries that join one after the other."""
-    found = {}
+    found: dict[str, list[Joined]] = {}
     if "cold" in ways:
         found |= _with_cluster(("cold",), "0ms", algorithm, window_s, 1, say)
     for together, retain in TOGETHER:
@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("--way", action="append", choices=WAYS, help=f"one of several (default: {' '.join(WAYS)})")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    results = {}
+    results: dict[tuple[str, str], list[Joined]] = {}
     for algorithm in options.algorithm or ALGORITHMS:
         say = partial(print, flush=True)
         joined = measure(options.way or WAYS, algorithm, options.window, options.runs, say)
