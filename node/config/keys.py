@@ -87,8 +87,8 @@ STREAM: Mapping[str, Key] = {
     "retain": Key(
         "duration",
         '"0ms"; a recording that does not say it keeps all',
-        "How much of its past its log keeps: a new query answers from there at once, unless --from says otherwise. "
-        "Without it a query begins now, but the log of a recording keeps all of it, for --from.",
+        "How much of its past its log keeps: rows of a new query begin there, unless --from says otherwise. "
+        "Without it they begin now; the log of a recording keeps all of it, for windows and for --from.",
     ),
 }
 FILE: Mapping[str, Key] = {

@@ -413,24 +413,28 @@ class KeptJoin(_message.Message):
     def __init__(self, name: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., site: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ...) -> None: ...
 
 class Begin(_message.Message):
-    __slots__ = ("at", "time_ms")
+    __slots__ = ("at", "time_ms", "looks_back")
     AT_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LOOKS_BACK_FIELD_NUMBER: _ClassVar[int]
     at: str
     time_ms: int
-    def __init__(self, at: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
+    looks_back: bool
+    def __init__(self, at: _Optional[str] = ..., time_ms: _Optional[int] = ..., looks_back: _Optional[bool] = ...) -> None: ...
 
 class Resumption(_message.Message):
-    __slots__ = ("first_tick", "done", "stored_to", "is_alone")
+    __slots__ = ("first_tick", "done", "stored_to", "is_alone", "begins")
     FIRST_TICK_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     STORED_TO_FIELD_NUMBER: _ClassVar[int]
     IS_ALONE_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
     first_tick: int
     done: _containers.RepeatedCompositeFieldContainer[Frontier]
     stored_to: int
     is_alone: bool
-    def __init__(self, first_tick: _Optional[int] = ..., done: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., stored_to: _Optional[int] = ..., is_alone: _Optional[bool] = ...) -> None: ...
+    begins: _containers.RepeatedCompositeFieldContainer[Frontier]
+    def __init__(self, first_tick: _Optional[int] = ..., done: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., stored_to: _Optional[int] = ..., is_alone: _Optional[bool] = ..., begins: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ...) -> None: ...
 
 class Lost(_message.Message):
     __slots__ = ("generation", "reason")

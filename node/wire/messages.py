@@ -115,8 +115,10 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
                 prepare.resumed.done.extend(_ticks_out(message.resumed.done))
                 prepare.resumed.stored_to = message.resumed.stored_to
                 prepare.resumed.is_alone = message.resumed.is_alone
+                prepare.resumed.begins.extend(_ticks_out(message.resumed.begins))
             if message.beginning != DEFAULT_BEGINNING:
-                prepare.begin.at, prepare.begin.time_ms = message.beginning.at, message.beginning.time_ms
+                begin = message.beginning
+                prepare.begin.CopyFrom(pb.Begin(at=begin.at, time_ms=begin.time_ms, looks_back=begin.looks_back))
             prepare.kept.extend(kept_out(join) for join in message.kept)
             prepare.part = message.part
         case Prepared():
@@ -310,8 +312,8 @@ def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
     resumed = None
     if prepare.HasField("resumed"):
         said = prepare.resumed
-        stored_to = tick_in(said.stored_to)
-        resumed = Resumption(tick_in(said.first_tick), _ticks(said.done), stored_to, said.is_alone)
+        stored_to, begins = tick_in(said.stored_to), _ticks(said.begins)
+        resumed = Resumption(tick_in(said.first_tick), _ticks(said.done), stored_to, said.is_alone, begins)
     beginning = beginning_in(prepare.begin) if prepare.HasField("begin") else DEFAULT_BEGINNING
     place, kept = (query_id, prepare.text, prepare.sink), tuple(map(kept_in, prepare.kept))
     return Prepare(*place, sequences, streams, policy, prepare.generation, resumed, beginning, kept, prepare.part)

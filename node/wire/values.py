@@ -72,7 +72,7 @@ def beginning_in(begin: pb.Begin) -> Beginning:
         at = BeginAt(begin.at)
     except ValueError:
         raise PeerProtocolError(f"a query requires a beginning that this version knows; got {begin.at!r}") from None
-    return Beginning(at, event_time_in(begin.time_ms))
+    return Beginning(at, event_time_in(begin.time_ms), begin.looks_back)
 
 
 def sequence_out(sequence: Sequence) -> pb.Sequence:

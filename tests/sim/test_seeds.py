@@ -80,6 +80,8 @@ def test_the_seeds_join_and_lose_frames(totals: Counter[str]) -> None:
         "crashes of a home that recovers",
         "batches of kept joins",
         "kept joins begun again",
+        "queries that look back",
+        "queries that see what was before they began",
     ],
 )
 def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:

@@ -238,23 +238,28 @@ class StreamState:
         if not self._retain:
             return self.fed
         retained = self._log.first_after(self._newest_ts - self._retain)
-        return max(self._whole_from, self.fed if retained is None else retained.first)
+        return max(self.whole_from, self.fed if retained is None else retained.first)
 
     @property
-    def _whole_from(self) -> int:
+    def whole_from(self) -> int:
         """From this tick on the log lacks nothing between what it has."""
         return max([self.log_begin, *(span.end for span in self._lost)])
+
+    def last_rows_from(self, count: int, tick: int) -> int | None:
+        """From this tick on the log has so many tuples before ``tick``, or all; None if it has fewer."""
+        found = self._log.first_of_last(count, tick)
+        return TICK_MIN if found is None and self.log_begin == TICK_MIN else found
 
     def begin_of(self, wanted: Beginning) -> int:
         """The first tick from which on a query can have everything, no earlier than it is to begin."""
         match wanted.at:
             case BeginAt.START:
-                return self._whole_from
+                return self.whole_from
             case BeginAt.NOW:
                 return self.fed
             case BeginAt.TIME:
                 # What is still to come, also after the end, will be there.
-                return max(self._whole_from, wanted_tick(wanted, self.tau // self.info.unit))
+                return max(self.whole_from, wanted_tick(wanted, self.tau // self.info.unit))
         return self.earliest
 
     def _is_kept(self, batch: LoggedBatch) -> bool:

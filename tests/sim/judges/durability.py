@@ -29,15 +29,21 @@ class Durability:
         #: By site and query the done frontiers, and by site and peer the life, that a crash leaves.
         self._done: dict[tuple[str, str], dict[str, int]] = {}
         self._met: dict[tuple[str, str], int] = {}
-        #: By site and query, the tick from which on it sees tuples: it is done so far where nothing else is said.
+        #: By site and query, the tick with which its rows begin: it is done so far where nothing else is said; and by
+        #: alias, from where on it sees its streams.
         self._first: dict[tuple[str, str], int] = {}
+        self._begins: dict[tuple[str, str], dict[str, int]] = {}
         #: By site and query, how it ended, as home knew for good.
         self._ended: dict[tuple[str, str], tuple[QueryState, str]] = {}
         self.checks = 0
 
     def first_tick(self, site: str, query_id: str) -> int | None:
-        """From which tick on a query sees tuples, as its home would know after a crash, or knew before it forgot it."""
+        """With which tick a query's rows begin, as its home would know after a crash, or knew before it forgot it."""
         return self._first.get((site, query_id))
+
+    def begins(self, site: str, query_id: str) -> dict[str, int]:
+        """From where on it sees its streams, where that is not its first tick."""
+        return self._begins.get((site, query_id), {})
 
     def end_of(self, site: str, query_id: str) -> tuple[QueryState, str] | None:
         """How a query ended, as its home would know after a crash, or knew before it forgot it; None if it did not."""
@@ -87,6 +93,7 @@ class Durability:
                 (home,) = recovered({change.kind: {change.key: change.value}}, {}).homes
                 if home.first_tick is not None:
                     self._first[site, change.key] = home.first_tick
+                    self._begins[site, change.key] = dict(home.begins)
                 if home.state.ended:
                     self._ended[site, change.key] = home.state, home.reason
 

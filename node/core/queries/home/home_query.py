@@ -4,6 +4,10 @@ Installation has two phases. Every site prepares, or refuses; when all are ready
 the ticks that they name, so every site can serve it from that tick on: the one that was asked for, or the first that
 all streams still have. If one refuses, none starts.
 
+Of a query that looks back sites are asked twice: when home knows with which tick its rows begin, each says from where
+on it has what the windows show then. That is how a query goes on which ran before, so it begins like one: its tables,
+copies and heads are made, or shared, in the same way.
+
 A site that loses what it knew of a query (a crash, a link's session) is no reason to end it: home begins another
 **generation**, with the same two phases. It goes on from what is done, whatever the one before had under way; what that
 one stored beyond is left out. When a query ends is decided by ``issuer`` and ``home_ends``.
@@ -36,7 +40,7 @@ from node.core.status import HeadProgress
 from node.core.streams.derived import DerivedStream
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_text
 from planner.model.beginning import DEFAULT_BEGINNING, Beginning
-from planner.model.query import Plan
+from planner.model.query import Plan, PolicyName
 
 _NOTHING_TO_JOIN = (
     "a stream of the query had ended before it began, so there is nothing to join "
@@ -66,9 +70,13 @@ class HomeQuery:
         self.sink: Sink | None = None
         #: For each site, how many moves of the done frontiers it was not told of.
         self.untold = {site: HeldNews() for site in plan.sites}
+        #: Its rows begin with this tick; it sees its streams from there on, or from where ``begins`` says.
         self.first_tick: int | None = None
+        self.begins: Ticks = ()
         #: The streams because of which that is no earlier.
         self.limited_by: tuple[str, ...] = ()
+        #: Its sites are asked how far back its streams are there: it begins with this tick or later, with this origin.
+        self._looks_back: tuple[int, int | None] | None = None
         #: The done frontiers as home will know them after a crash.
         self.kept_done: Ticks = ()
         #: How many moves of the done frontiers it would not know of.
@@ -102,7 +110,7 @@ class HomeQuery:
         """One of an earlier life: what was kept of it, what of it is done, and the walks whose rows are stored."""
         home = cls(record.query_id, plan, beginning=record.prepare.beginning)
         home.state, home.reason, home.first_tick = record.state, record.reason, record.first_tick
-        home.limited_by = record.limited_by
+        home.limited_by, home.begins = record.limited_by, record.begins
         if record.first_tick is not None:
             home.sink = Sink(done or dict.fromkeys(plan.query.aliases, record.first_tick))
             home.kept_done = home.sink.frontiers
@@ -214,7 +222,8 @@ class HomeQuery:
 
     def record(self) -> HomeRecord:
         """What home must know of it after a crash."""
-        return HomeRecord(self.query_id, self._question(), self.state, self.reason, self.first_tick, self.limited_by)
+        told = self._question(), self.state, self.reason, self.first_tick, self.limited_by, self.begins
+        return HomeRecord(self.query_id, *told)
 
     def _question(self, plan: Plan | None = None) -> Prepare:
         plan = plan or self.plan
@@ -242,9 +251,12 @@ class HomeQuery:
         return replace(question, query_id=switch.run_id, generation=generation, resumed=self._resumption(False))
 
     def _resumption(self, is_alone: bool) -> Resumption | None:
+        if self._looks_back is not None:
+            return Resumption(self._looks_back[0], (), self._looks_back[0])
         if self.sink is None or self.first_tick is None:
             return None
-        return Resumption(self.first_tick, self.sink.frontiers, self.sink.stored_to(self.first_tick), is_alone)
+        stored_to = self.sink.stored_to(self.first_tick)
+        return Resumption(self.first_tick, self.sink.frontiers, stored_to, is_alone, self.begins)
 
     def restarted(self, now_us: int) -> None:
         """Its home is in another life: whoever prepares has as long again."""
@@ -257,6 +269,7 @@ class HomeQuery:
         self.is_waiting = self._is_stuck(now_us, lag_us)
         self._answers.clear()
         self._again.clear()
+        self._looks_back = None
         if self.sink is not None:
             self.state, self.reason, self.loss = QueryState.RECOVERING, reason, reason
 
@@ -271,7 +284,7 @@ class HomeQuery:
         """
         if site not in self.plan.sites or site in self._answers:
             return False
-        if self.sink is not None:
+        if self.sink is not None or self._looks_back is not None:
             own = [ref.alias for ref in self.plan.query.streams if ref.stream.site == site]
             require_ticks(f"a site that is ready for query {self.query_id}", "begins", answer.begins, own)
             require_ticks(f"a site that is ready for query {self.query_id}", "frontiers", answer.frontiers, own)
@@ -289,10 +302,35 @@ class HomeQuery:
         origins = [one.origin_ms for one in self._answers.values() if one.origin_ms is not None]
         return min(origins, default=None)
 
+    @property
+    def is_to_look_back(self) -> bool:
+        """Whether its sites are to say, now that they are ready, how far back they have what its windows show.
+
+        Not of one that reads a join that is kept, or makes one: that would have to look back as well. Nor by policy
+        delta, whose copies are never of the past.
+        """
+        is_asked = self.beginning.looks_back and self.sink is None and self._looks_back is None
+        is_plain = self.stream is None and not self.plan.kept and self.plan.policy.name is PolicyName.FRONTIER
+        return is_asked and is_plain and TICK_MIN < self.earliest < TICK_END
+
+    def look_back(self, generation: int) -> None:
+        """They are to be asked; what they hold for it meanwhile is as if it had run before."""
+        self.generation = generation
+        self.limited_by = self._limiting(self.earliest)
+        self._looks_back = self.earliest, self.origin_ms
+        self._answers.clear()
+
     def start(self) -> Start:
         """The message for all sites, which are ready."""
         resumed, origin_ms = None, self.origin_ms
-        if self.sink is None:
+        if self._looks_back is not None:
+            # Later than when they were asked first, or copies that are there could have gone on without it.
+            tick, origin_ms = self._looks_back
+            self.first_tick = max(tick, self.earliest) if self.earliest < TICK_END else tick
+            self.begins, self._looks_back = self._begins, None
+            self.sink = Sink(dict.fromkeys(self.plan.query.aliases, self.first_tick))
+            resumed = Resumed(self.sink.frontiers, self.begins)
+        elif self.sink is None:
             self.first_tick = self.earliest
             if self._begins_with is not None:
                 self.first_tick, origin_ms = self._begins_with

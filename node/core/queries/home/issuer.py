@@ -118,6 +118,10 @@ class Issuer:
         if reason := home.reaches_too_late:
             self.ends.end(home.query_id, QueryState.FAILED, reason)
             return
+        if home.is_to_look_back:
+            home.look_back(self.generations.next())
+            self._ask(home)
+            return
         is_new = home.sink is None
         start = home.start()
         if is_new:

@@ -102,9 +102,12 @@ class Beginnings:
         streams = {alias: self._streams[plan.query.ref(alias).stream.name] for alias in run.local_aliases}
         waiting = [stream for stream in streams.values() if not stream.started and not run.is_resumed]
         origins = [stream.origin_ms for stream in waiting if stream.origin_ms is not None]
-        if not run.is_resumed:
-            begins = {alias: stream.begin_of(message.beginning) for alias, stream in streams.items()}
-        earliest = max(begins.values(), default=TICK_MIN)
+        wanted = begins
+        if message.resumed is None or not message.resumed.is_begun:
+            wanted = {alias: stream.begin_of(message.beginning) for alias, stream in streams.items()}
+        if message.resumed is None:
+            begins = wanted
+        earliest = max(wanted.values(), default=TICK_MIN)
         rtts = self._round_trips.tell(message.query_id, plan.sites)
         frontiers = tuple((alias, stream.fed) for alias, stream in streams.items())
         origin_ms = min(origins, default=None)

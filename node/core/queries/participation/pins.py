@@ -14,6 +14,7 @@ from node.core.arrangements.reach import reach_of
 from node.core.effects import KeepRecord, RemoveRecord
 from node.core.links.messages import Resumption, Returned, require_ticks
 from node.core.links.outbox import Outbox
+from node.core.queries.participation.look_back import seen_from
 from node.core.queries.participation.runs import Runs
 from node.core.query_records import PinRecord, RecordKind
 from node.core.status import KeptLog
@@ -72,6 +73,8 @@ class Pins:
     def kept_begins(self, query_id: str, plan: Plan, resumed: Resumption) -> dict[str, int]:
         """By local alias: from which tick on its stream's log has what walks that are not done can see.
 
+        Of one that has not begun: what its first walks can see, as far as the log has it.
+
         Raises NarrowsError if it has not, or if nothing is kept here for a query that has streams of this site. All its
         sites had kept a pin before it ran. So here it has ended since, or the pin is lost with the disk; what the log
         has by chance may lack something.
@@ -87,8 +90,15 @@ class Pins:
         return begins
 
     def _begins(self, query_id: str, plan: Plan, resumed: Resumption) -> dict[str, int]:
+        found: dict[str, int] = {}
+        if not resumed.is_begun:
+            for ref in plan.query.streams:
+                if ref.stream.site == self._site:
+                    reach = reach_of(plan.query, ref.alias, self._tau_ms)
+                    found[ref.alias] = seen_from(self._streams[ref.stream.name], reach, resumed.first_tick)
+            return found
         require_ticks(f"query {query_id}", "what is done", resumed.done, plan.query.aliases)
-        found, done = {}, dict(resumed.done)
+        done = dict(resumed.done)
         if resumed.stored_to > resumed.first_tick:
             self._check_restored(query_id, plan, resumed.stored_to)
         for ref in plan.query.streams:
@@ -100,11 +110,12 @@ class Pins:
                 seen_ts = pinned if reach.count is not None else reach.before(others)
                 unknown = seen_ts <= TICK_MIN and reach.count is not None
                 seen = stream.log_begin if unknown else tick_of(seen_ts, reach.tau)
-                found[ref.alias] = max(resumed.first_tick, min(done[ref.alias], seen))
+                begin = resumed.begin_of(ref.alias)
+                found[ref.alias] = max(begin, min(done[ref.alias], seen))
                 # Before its first tick nothing of it was delivered.
                 delivered = done[ref.alias] if done[ref.alias] > resumed.first_tick else TICK_MIN
                 # How far back a count of tuples reaches is known by what was pinned: all that the log had.
-                stream.check_log(found[ref.alias], delivered, resumed.first_tick if unknown else found[ref.alias])
+                stream.check_log(found[ref.alias], delivered, begin if unknown else found[ref.alias])
         return found
 
     def _check_restored(self, query_id: str, plan: Plan, seen: int) -> None:

@@ -152,8 +152,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
         st.lists(streams(), max_size=3).map(tuple),
         st.builds(Policy, st.sampled_from(PolicyName), st.none() | durations),
         u64,
-        st.none() | st.builds(Resumption, ticks, frontiers),
-        st.builds(Beginning, st.sampled_from(BeginAt), times),
+        st.none() | st.builds(Resumption, ticks, frontiers, ticks, st.booleans(), frontiers),
+        st.builds(Beginning, st.sampled_from(BeginAt), times, st.booleans()),
     ),
     st.builds(
         Prepared,
