@@ -1,7 +1,8 @@
 """The queries and their streams, which change at a known time.
 
-- **one shift**, **there and back**: a chain of three streams at three sites. At first few tuples of a have a partner in
-  b and all of b one in c; then the other way round; as in Fig. 8a and 8b of CLASH.
+- **one shift**, **there and back**: three streams at three sites with the same key. At first few tuples of a have
+  partners and all of b and c; then few of c; as selectivities shift in Fig. 8a and 8b of CLASH. Partners come within
+  two seconds, in any order.
 - **recorded**: two honeypots, of which two fortnights that are far apart follow each other: one in which both are
   visited by the same sources, and one in which they are not. (Of single days there is too little to plan by.)
 - **narrow link**: streams stay as they are, and the link between two of them falls to a tenth of what it carried.
@@ -27,6 +28,7 @@ DAY_MS = 86_400_000
 _RATE = 150
 _NOTE_BYTES = 120
 _FEW = 0.03
+_APART_MS = 2_000
 _DATA = Path(__file__).parents[3] / "shared" / "data"
 _SPAN_DAYS, _BUSY_SPANS = 14, 12
 #: The share of tuples that match there, and some more than they take.
@@ -39,6 +41,8 @@ class Case:
     """One query. Times are in seconds of event time from the start."""
 
     name: str
+    #: What its streams are like, and what changes.
+    about: str
     text: str
     home: str
     #: By stream: its site and its rows.
@@ -79,37 +83,38 @@ def _notes(random: np.random.Generator, count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(letters)])
 
 
-def _table(random: np.random.Generator, length_s: float, keys: Mapping[str, Ints]) -> pa.Table:
-    rows = round(_RATE * length_s)
-    ts = START_MS + np.arange(rows) * 1000 // _RATE
-    return pa.table({"ts": ts, **keys, "note": _notes(random, rows)})
+def _table(random: np.random.Generator, length_s: float, keys: Ints, apart_ms: int = 0) -> pa.Table:
+    """A tuple of each key, at its place in time or up to so much later."""
+    at_ms = np.arange(len(keys)) * 1000 // _RATE + random.integers(0, apart_ms + 1, len(keys))
+    order = np.argsort(at_ms, kind="stable")
+    order = order[at_ms[order] < 1000 * length_s]
+    return pa.table({"ts": START_MS + at_ms[order], "k": keys[order], "note": _notes(random, len(order))})
 
 
-def _partners(random: np.random.Generator, few: npt.NDArray[np.bool_], apart: int) -> Ints:
+def _alone(random: np.random.Generator, few: npt.NDArray[np.bool_], apart: int) -> Ints:
     """Keys of which those of the same place in another stream are the same: of all tuples, or of few."""
     places = np.arange(len(few))
     alone = few & (random.random(len(few)) > _FEW)
     return np.where(alone, places + apart * 10**9, places)
 
 
-def chain(name: str, home: str, shifts_s: tuple[float, ...], length_s: float, speed: float) -> Case:
-    """a and b have the key k in common, b and c the key j."""
+def shifting(name: str, home: str, shifts_s: tuple[float, ...], length_s: float, speed: float) -> Case:
+    """Few of a find partners, or few of c."""
     random = np.random.default_rng(8)
     rows = round(_RATE * length_s)
-    at_s = np.arange(rows) / _RATE
-    swapped = np.searchsorted(np.array(shifts_s), at_s, "right") % 2 == 1
-    own = np.arange(rows)
-    tables = {
-        "sa": _table(random, length_s, {"k": own}),
-        "sb": _table(random, length_s, {"k": _partners(random, ~swapped, 1), "j": _partners(random, swapped, 2)}),
-        "sc": _table(random, length_s, {"j": own}),
-    }
+    swapped = np.searchsorted(np.array(shifts_s), np.arange(rows) / _RATE, "right") % 2 == 1
+    keys = {"sa": _alone(random, ~swapped, 1), "sb": np.arange(rows), "sc": _alone(random, swapped, 2)}
+    tables = {name: _table(random, length_s, each, _APART_MS) for name, each in keys.items()}
     text = (
         "SELECT a.k AS k, a.note AS x, b.note AS y, c.note AS z FROM sa [RANGE 4 S] AS a "
-        "JOIN sb [RANGE 4 S] AS b ON a.k = b.k JOIN sc [RANGE 4 S] AS c ON b.j = c.j"
+        "JOIN sb [RANGE 4 S] AS b ON a.k = b.k JOIN sc [RANGE 4 S] AS c ON b.k = c.k AND a.k = c.k"
     )
     streams = {stream: (site, tables[stream]) for stream, site in (("sa", "ash"), ("sb", "bow"), ("sc", "cam"))}
-    return Case(name, text, home, streams, 250, 20, 4.0, shifts_s, length_s, speed)
+    about = (
+        f"Three streams of {_RATE} tuples a second. At first {_FEW:.0%} of a's tuples have partners, and all of b and "
+        "c; after a shift few of c have, as selectivities shift in Fig. 8a and 8b of CLASH."
+    )
+    return Case(name, about, text, home, streams, 250, 20, 4.0, shifts_s, length_s, speed)
 
 
 def narrow(length_s: float, speed: float) -> Case:
@@ -118,11 +123,15 @@ def narrow(length_s: float, speed: float) -> Case:
     own = np.arange(round(_RATE * length_s))
     other = np.where(random.random(len(own)) < _SOME, own, own + 10**9)
     keys = {"sa": ("ash", own), "sb": ("bow", other)}
-    streams = {name: (site, _table(random, length_s, {"k": each})) for name, (site, each) in keys.items()}
+    streams = {name: (site, _table(random, length_s, each)) for name, (site, each) in keys.items()}
     text = "SELECT a.k AS k FROM sa [RANGE 4 S] AS a JOIN sb [RANGE 4 S] AS b ON a.k = b.k WHERE a.note < b.note"
     link = ("ash", "bow", _NARROW_BYTES_PER_S)
     shifts_s = (length_s / 3,)
-    return Case("narrow link", text, "cam", streams, 250, 20, 4.0, shifts_s, length_s, speed, narrowed=link)
+    about = (
+        f"Wide tuples at ash and bow, of which {_SOME:.0%} match, and narrow rows wanted at cam. The link between ash "
+        f"and bow carries {_NARROW_BYTES_PER_S / 1000:g} kB in a second of event time, then a tenth of that."
+    )
+    return Case("narrow link", about, text, "cam", streams, 250, 20, 4.0, shifts_s, length_s, speed, narrowed=link)
 
 
 def recorded(speed: float) -> Case | None:
@@ -149,7 +158,13 @@ def recorded(speed: float) -> Case | None:
         "JOIN oregon [RANGE 12 H] AS o ON t.key = o.key"
     )
     span_s = _SPAN_DAYS * DAY_MS / 1000
-    return Case("recorded", text, "cam", streams, 7_200_000, 12, 43_200.0, (span_s,), 2 * span_s, speed, first_ms)
+    about = (
+        f"Two honeypots, of which two spans of {_SPAN_DAYS} days follow each other that are months apart: the one in "
+        "which they have most visitors in common, and the one in which they have fewest."
+    )
+    return Case(
+        "recorded", about, text, "cam", streams, 7_200_000, 12, 43_200.0, (span_s,), 2 * span_s, speed, first_ms
+    )
 
 
 def _two_spans(tables: Mapping[str, pa.Table], days: Mapping[str, Ints]) -> tuple[int, int]:

@@ -172,12 +172,14 @@ class QueryIssued:
 class ReplanRequested:
     """A query of this site is to go on with another plan, without a stop.
 
-    ``why`` is for people: what was measured, or who asked.
+    ``why`` is for people: what was measured, or who asked. ``at_once``: nothing goes on by the plan before, so nothing
+    of it is waited for: what is not done begins again by the other plan.
     """
 
     query_id: str
     plan: Plan
     why: str
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
