@@ -129,7 +129,7 @@ class _Search:
     def __init__(self, asked: Costs) -> None:
         self._asked = asked
         self._known = _Known(asked)
-        self._sets = _light_sets(asked)
+        self._sets = light_sets(asked)
 
     def best(self) -> PlanEstimate | None:
         """With one join, or with two where that is cheaper."""
@@ -176,7 +176,7 @@ def _name(query: JoinQuery, aliases: tuple[str, ...], number: int) -> str:
     return next(name for name in (f"kept{number}{'_' * more}" for more in range(99)) if name not in query.aliases)
 
 
-def _light_sets(asked: Costs) -> list[tuple[str, ...]]:
+def light_sets(asked: Costs) -> list[tuple[str, ...]]:
     """The sets of streams that equalities link whose joins weigh least, the lightest first."""
     space, aliases = asked.wire, asked.query.aliases
     weighed = []
