@@ -401,9 +401,9 @@ def test_everything_can_be_shipped_to_the_home(tmp_path: Path) -> None:
 
 def test_stats_say_what_steps_had_and_what_was_sent_for_them(tmp_path: Path) -> None:
     statuses = {"ash": status(tmp_path)}
-    assert step_stats("ash-1", statuses) == [{"head": "o", "step": 1, "rows": 20, "walks": 3}]
-    (sent,) = traffic_stats("ash-1", statuses)
+    assert step_stats(["ash-1"], statuses) == [{"head": "o", "step": 1, "rows": 20, "walks": 3}]
+    (sent,) = traffic_stats(["ash-1"], statuses)
     assert sent["for"] == "step"
     assert (sent["name"], sent["number"], sent["from"], sent["to"]) == ("o", 1, "ash", "bow")
     assert (sent["kind"], sent["messages"], sent["bytes"], sent["framing_bytes"]) == ("tuples", 1, 400, 14.0)
-    assert traffic_stats("ash-2", statuses) == step_stats("ash-2", statuses) == []
+    assert traffic_stats(["ash-2"], statuses) == step_stats(["ash-2"], statuses) == []

@@ -29,6 +29,8 @@ from node.core.links.messages import (
 from node.core.links.outbox import Outbox
 from node.core.planning.profile import profile_of, sample_of
 from node.core.planning.survey import Survey
+from node.core.streams.derived import DerivedStream
+from node.core.streams.log_extent import LogExtent, LoggedBatch
 from node.core.streams.ticks import Span
 from node.rpc import link_pb2 as pb
 from node.wire import decode_message, encode_message
