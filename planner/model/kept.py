@@ -29,6 +29,7 @@ A count window counts back from the head, and which of several tuples of one tim
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from collections.abc import Sequence as ListOf
 from dataclasses import replace
 
@@ -62,6 +63,8 @@ from planner.model.time_unit import TimeUnit
 
 #: The event time of a derived stream: that of its newest component.
 TS = "ts"
+#: What a column with the time of a component is called after.
+_TIME = "@time"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -265,6 +268,14 @@ def _visible(query: JoinQuery, join: KeptJoin, streams: ListOf[StreamRef], owner
     return found
 
 
+def is_visibility(expr: Expr, names: Collection[str]) -> bool:
+    """Whether a predicate of an outer query says that a component of one of these kept joins is in its window."""
+    if not isinstance(expr, Call) or expr.function != ">=":
+        return False
+    own = columns_of(expr.args[0])
+    return bool(own) and all(column.alias in names and column.column.endswith(_TIME) for column in own)
+
+
 def _mapped(expr: Expr, owners: dict[str, KeptJoin]) -> Expr:
     """An expression with the columns of kept joins as columns of their streams."""
     if isinstance(expr, ColumnRef):
@@ -279,9 +290,15 @@ def _column(column: ColumnRef) -> str:
     return f"{column.alias}.{column.column}"
 
 
+def components_of(query: JoinQuery, join: KeptJoin) -> dict[str, ColumnRef | str]:
+    """Of each column of a kept join's stream but ``TS``: the column that it is, or the stream whose event time."""
+    times: dict[str, ColumnRef | str] = {_time_of(ref.alias): ref.alias for ref in inner_query(query, join).streams}
+    return times | {_column(column): column for column in _carried(query, join)}
+
+
 def _time_of(alias: str) -> str:
     """The column with a component's event time, in the unit of the derived stream."""
-    return f"{alias}@time"
+    return f"{alias}{_TIME}"
 
 
 def _aliases(*exprs: Expr) -> set[str]:

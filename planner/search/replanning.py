@@ -8,7 +8,9 @@ beside what was expected, so that a wrong model neither goes back to a bad plan 
 everything is measured too.
 
 A link that is cut carries nothing: a plan that needs it is worth nothing while another one does not. A link that
-carries less than a plan sends makes each byte that is too many count as several. Plans that keep joins are left alone.
+carries less than a plan sends makes each byte that is too many count as several.
+
+No other plan is one that keeps joins: a query does not go over to such a plan, or from it, while it runs.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ def decide(running: Running, statistics: Statistics, options: Options, rules: Ru
 
     What is measured has to be of this plan alone: not of one that it goes over to, or has only just left.
     """
-    return _Judge(running, statistics, options, rules).decision()
+    return _Judge(running, statistics, replace(options, storage_bytes=0.0), rules).decision()
 
 
 def worse_than_ship_all(measured: Measured, plan: Plan) -> float:
