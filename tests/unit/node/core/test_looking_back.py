@@ -164,6 +164,16 @@ def test_a_longer_window_than_the_other_one_has_is_there_as_far_as_logs_have_it(
     assert set(cluster.oracle(None, said.from_ms)) <= set(own), "from there on none is missing"
 
 
+@EVERY
+def test_what_another_one_has_forgotten_is_not_shared_but_filled_from_logs(algorithm: Algorithm) -> None:
+    cluster = read_by_another(algorithm, keep_whole=True)
+    cluster.window = ("range", 4 * WINDOW_MS * 1000)
+    tick = begun(cluster, algorithm)
+    play(cluster, 300, 400, ended=True)
+    assert cluster.results("q1") == cluster.oracle(None, tick * TAU_MS) != cluster.oracle(tick * TAU_MS)
+    assert cluster.holds_nothing()
+
+
 def test_a_count_window_that_is_not_there_as_a_whole_begins_empty() -> None:
     cluster = read_by_another(Algorithm.SP_D, ("rows", 3))
     cluster.window = ("rows", 300)
