@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 
 START_MS = 1_760_000_000_000
 DAY_MS = 86_400_000
-_RATE = 150
+_RATE = 300
 _NOTE_BYTES = 120
 _FEW = 0.03
 _APART_MS = 2_000
@@ -33,7 +33,7 @@ _DATA = Path(__file__).parents[3] / "shared" / "data"
 _SPAN_DAYS, _BUSY_SPANS = 14, 12
 #: The share of tuples that match there, and some more than they take.
 _SOME = 0.3
-_NARROW_BYTES_PER_S = 15_000.0
+_NARROW_BYTES_PER_S = 30_000.0
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,11 @@ def shifting(name: str, home: str, shifts_s: tuple[float, ...], length_s: float,
 
 
 def narrow(length_s: float, speed: float) -> Case:
-    """Streams at ash and bow, narrow rows wanted at cam: so the wide tuples that match go between ash and bow."""
+    """Streams at ash and bow, narrow rows wanted at cam: so the wide tuples that match go between ash and bow.
+
+    How much a link carries is known when it was busy for some seconds by the clock, so an epoch is as long as it usually
+    is, and time goes as fast as the clock.
+    """
     random = np.random.default_rng(9)
     own = np.arange(round(_RATE * length_s))
     other = np.where(random.random(len(own)) < _SOME, own, own + 10**9)
@@ -126,12 +130,12 @@ def narrow(length_s: float, speed: float) -> Case:
     streams = {name: (site, _table(random, length_s, each)) for name, (site, each) in keys.items()}
     text = "SELECT a.k AS k FROM sa [RANGE 4 S] AS a JOIN sb [RANGE 4 S] AS b ON a.k = b.k WHERE a.note < b.note"
     link = ("ash", "bow", _NARROW_BYTES_PER_S)
-    shifts_s = (length_s / 3,)
+    shifts_s = (length_s * 3 / 8,)
     about = (
         f"Wide tuples at ash and bow, of which {_SOME:.0%} match, and narrow rows wanted at cam. The link between ash "
         f"and bow carries {_NARROW_BYTES_PER_S / 1000:g} kB in a second of event time, then a tenth of that."
     )
-    return Case("narrow link", about, text, "cam", streams, 250, 20, 4.0, shifts_s, length_s, speed, narrowed=link)
+    return Case("narrow link", about, text, "cam", streams, 250, 40, 4.0, shifts_s, length_s, speed, narrowed=link)
 
 
 def recorded(speed: float) -> Case | None:

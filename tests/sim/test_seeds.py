@@ -80,6 +80,7 @@ def test_the_seeds_join_and_lose_frames(totals: Counter[str]) -> None:
         "crashes of a home that recovers",
         "batches of kept joins",
         "kept joins begun again",
+        "switches at once",
     ],
 )
 def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:
