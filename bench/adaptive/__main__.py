@@ -61,7 +61,7 @@ def main() -> int:
     notes = []
     cases = [shifting("one shift", "dan", (35.0,), 80.0, 2.0)]
     if not given.short:
-        cases += [shifting("there and back", "dan", (32.0, 64.0), 96.0, 2.0), narrow(100.0, 2.0)]
+        cases += [shifting("there and back", "dan", (32.0, 64.0), 96.0, 2.0), narrow(80.0, 1.0)]
         played = recorded(40_000.0)
         if played is None:
             notes.append("The recordings are not on this machine, so that case is left out.")

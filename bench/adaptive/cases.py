@@ -3,8 +3,8 @@
 - **one shift**, **there and back**: three streams at three sites with the same key. At first few tuples of a have
   partners and all of b and c; then few of c; as selectivities shift in Fig. 8a and 8b of CLASH. Partners come within
   two seconds, in any order.
-- **recorded**: two honeypots, of which two fortnights that are far apart follow each other: one in which both are
-  visited by the same sources, and one in which they are not. (Of single days there is too little to plan by.)
+- **recorded**: two honeypots, of which two fortnights that are far apart follow each other: one in which the first has
+  fewest visitors beside the second, and one in which it has most. (Of single days there is too little to plan by.)
 - **narrow link**: streams stay as they are, and the link between two of them falls to a tenth of what it carried.
 """
 
@@ -25,15 +25,15 @@ Ints = npt.NDArray[np.int64]
 
 START_MS = 1_760_000_000_000
 DAY_MS = 86_400_000
-_RATE = 150
+_RATE = 300
 _NOTE_BYTES = 120
 _FEW = 0.03
 _APART_MS = 2_000
 _DATA = Path(__file__).parents[3] / "shared" / "data"
-_SPAN_DAYS, _BUSY_SPANS = 14, 12
+_SPAN_DAYS, _BUSY_ROWS = 14, 4_000
 #: The share of tuples that match there, and some more than they take.
 _SOME = 0.3
-_NARROW_BYTES_PER_S = 15_000.0
+_NARROW_BYTES_PER_S = 30_000.0
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,11 @@ def shifting(name: str, home: str, shifts_s: tuple[float, ...], length_s: float,
 
 
 def narrow(length_s: float, speed: float) -> Case:
-    """Streams at ash and bow, narrow rows wanted at cam: so the wide tuples that match go between ash and bow."""
+    """Streams at ash and bow, narrow rows wanted at cam: so the wide tuples that match go between ash and bow.
+
+    How much a link carries is known when it was busy for some seconds by the clock. So an epoch is as long as usually,
+    and time goes as fast as the clock.
+    """
     random = np.random.default_rng(9)
     own = np.arange(round(_RATE * length_s))
     other = np.where(random.random(len(own)) < _SOME, own, own + 10**9)
@@ -126,12 +130,12 @@ def narrow(length_s: float, speed: float) -> Case:
     streams = {name: (site, _table(random, length_s, each)) for name, (site, each) in keys.items()}
     text = "SELECT a.k AS k FROM sa [RANGE 4 S] AS a JOIN sb [RANGE 4 S] AS b ON a.k = b.k WHERE a.note < b.note"
     link = ("ash", "bow", _NARROW_BYTES_PER_S)
-    shifts_s = (length_s / 3,)
+    shifts_s = (length_s * 3 / 8,)
     about = (
         f"Wide tuples at ash and bow, of which {_SOME:.0%} match, and narrow rows wanted at cam. The link between ash "
         f"and bow carries {_NARROW_BYTES_PER_S / 1000:g} kB in a second of event time, then a tenth of that."
     )
-    return Case("narrow link", about, text, "cam", streams, 250, 20, 4.0, shifts_s, length_s, speed, narrowed=link)
+    return Case("narrow link", about, text, "cam", streams, 250, 40, 4.0, shifts_s, length_s, speed, narrowed=link)
 
 
 def recorded(speed: float) -> Case | None:
@@ -144,7 +148,7 @@ def recorded(speed: float) -> Case | None:
     first_ms = START_MS // DAY_MS * DAY_MS
     days = {name: np.asarray(table.column("ts")) // DAY_MS for name, table in tables.items()}
     streams = {}
-    chosen = _two_spans(tables, days)
+    chosen = _two_spans(days)
     for name, site in names.items():
         parts = []
         for place, first_day in enumerate(chosen):
@@ -159,26 +163,22 @@ def recorded(speed: float) -> Case | None:
     )
     span_s = _SPAN_DAYS * DAY_MS / 1000
     about = (
-        f"Two honeypots, of which two spans of {_SPAN_DAYS} days follow each other that are months apart: the one in "
-        "which they have most visitors in common, and the one in which they have fewest."
+        f"Two honeypots, of which two spans of {_SPAN_DAYS} days follow each other that are months apart: one in which "
+        "t has fewest visitors beside o, and one in which it has most."
     )
     return Case(
         "recorded", about, text, "cam", streams, 7_200_000, 12, 43_200.0, (span_s,), 2 * span_s, speed, first_ms
     )
 
 
-def _two_spans(tables: Mapping[str, pa.Table], days: Mapping[str, Ints]) -> tuple[int, int]:
-    """Of those with many rows the one with most sources in common, and the one with fewest: their first days."""
+def _two_spans(days: Mapping[str, Ints]) -> tuple[int, int]:
+    """Of those with many rows at both the one in which the first has fewest beside the second, and most: first days."""
     begins = range(max(int(each.min()) for each in days.values()), min(int(each.max()) for each in days.values()), 7)
+    counts = {day: [int(((each >= day) & (each < day + _SPAN_DAYS)).sum()) for each in days.values()] for day in begins}
+    busy = [day for day in begins if min(counts[day]) >= _BUSY_ROWS]
 
-    def within(name: str, day: int) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = (days[name] >= day) & (days[name] < day + _SPAN_DAYS)
-        return found
+    def share(day: int) -> float:
+        first, second = counts[day]
+        return first / second
 
-    busy = sorted(begins, key=lambda day: -min(int(within(name, day).sum()) for name in days))[:_BUSY_SPANS]
-
-    def shared(day: int) -> float:
-        left, right = (np.asarray(tables[name].column("key"))[within(name, day)] for name in tables)
-        return float(np.isin(left, right).mean() + np.isin(right, left).mean())
-
-    return max(busy, key=shared), min(busy, key=shared)
+    return min(busy, key=share), max(busy, key=share)

@@ -199,6 +199,17 @@ class LinkMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class BandwidthMeasured:
+    """So many bytes go to a peer in a second, and no more: it acknowledged that while more was on its way.
+
+    On a link that is slow this is known long before a round trip is over.
+    """
+
+    peer: str
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SiteStarted:
     """The daemon is ready to speak to others: queries of an earlier life go on."""
 
@@ -229,5 +240,6 @@ Event = (
     | DropRequested
     | SiteStarted
     | LinkMeasured
+    | BandwidthMeasured
     | ClockAdvanced
 )

@@ -23,6 +23,7 @@ from node.core.effects import (
 )
 from node.core.errors import PeerProtocolError
 from node.core.events import (
+    BandwidthMeasured,
     BatchLogged,
     ClockAdvanced,
     DropRequested,
@@ -247,7 +248,7 @@ class Site:
         for message in self._outbox.messages_here():
             self._on_peer_message(self.name, message)
 
-    def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912 - a flat table reads best
+    def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912, PLR0915 - a flat table reads best
         match event:
             case RowsArrived():
                 self._on_rows_arrived(event)
@@ -290,6 +291,8 @@ class Site:
                 self._participant.round_trips.measured(event.peer, event.rtt_us)
                 self.arrangements.catch_up.pace.measured(event)
                 self._survey.on_link(event)
+            case BandwidthMeasured():
+                self._survey.on_bandwidth(event)
             case StatisticsRequested():
                 self._survey.on_requested(event)
             case StreamMeasured():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from node.core.effects import MeasureStream, ReportStatistics
-from node.core.events import LinkMeasured, StatisticsRequested, StreamMeasured
+from node.core.events import BandwidthMeasured, LinkMeasured, StatisticsRequested, StreamMeasured
 from node.core.limits import Limits
 from node.core.links.messages import AskProfile, LinkSeen, Profiles, Refused, RunningCounts
 from node.core.links.outbox import Outbox
@@ -84,6 +84,11 @@ class Survey:
 
     def on_link(self, event: LinkMeasured) -> None:
         self._links[event.peer] = LinkSeen(event.peer, event.rtt_us, event.bytes_per_s)
+
+    def on_bandwidth(self, event: BandwidthMeasured) -> None:
+        known = self._links.get(event.peer)
+        if known is not None:
+            self._links[event.peer] = LinkSeen(event.peer, known.rtt_us, event.bytes_per_s)
 
     # -- asking -------------------------------------------------------------------------------
 

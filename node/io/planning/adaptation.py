@@ -212,7 +212,8 @@ class Adaptation:
         cut, urgent = self._cut(watched), looked.urgent or looked.badness > 1
         if (looked.measured is None and not cut) or not watched.epochs.may_survey(urgent=urgent):
             return
-        found = await self._runner.statistics(looked.plan.query, query.query_id, past_us=watched.epochs.past_us)
+        past_us = watched.epochs.past_us(lately=watched.epochs.has_changed)
+        found = await self._runner.statistics(looked.plan.query, query.query_id, past_us=past_us)
         watched.epochs.surveyed(found)
         if lacking := _lacking(looked.plan, found):
             query.outlook = f"nothing was decided: {lacking}"

@@ -19,12 +19,12 @@ from planner.search.replanning import Measured, Way
 
 #: Of what a query sends so much may be spent on looking at it.
 COUNTS_SHARE = 0.02
-SURVEY_SHARE = 0.03
+SURVEY_SHARE = 0.05
 #: So many surveys may be saved up. Without a reason one is made only if another is left over for when there is one.
 _SAVED_SURVEYS = 3
 _SPENT_SURVEYS = 2
 #: What a query sends, or shipping everything would, has changed if it is so many times as much or as little.
-_CHANGED_FACTOR = 1.3
+_CHANGED_FACTOR = 1.5
 #: About what a question and its answer take with each site: of counts; and of a profile its own part, and of each
 #: column and key of a sketch.
 _COUNTS_BYTES = 150.0
@@ -43,7 +43,7 @@ _STILL_S_MAX = 600.0
 _PACES = 6
 #: An epoch that takes so many times as long as it should is over; and a query that is further behind its streams than
 #: when they were measured last, by such a share of an epoch, does not keep up.
-_LAGS = 1.5
+_LAGS = 1.2
 _BEHIND_SHARE = 0.5
 
 
@@ -118,13 +118,14 @@ class Epochs:
         self._survey = self._remote * (_PROFILE_BYTES + _KEY_BYTES * _KEYS_MAX / 2)
         self._paces: deque[float] = deque(maxlen=_PACES)
 
-    @property
-    def past_us(self) -> int:
+    def past_us(self, *, lately: bool) -> int:
         """How much of the past streams are measured by: the tuples of an epoch, and all that they see.
 
-        Of what came before the epoch only windows are looked at, so a decision is by what is found in the epoch.
+        Of what came before the epoch only windows are looked at, so a decision is by what is found in the epoch. If
+        something has changed in the last one, what was found ``lately`` is more like what will be: in its second half.
         """
-        return round((self._ticks + self._window) * self._tau_s * 1e6)
+        ticks = self._ticks / 2 if lately else self._ticks
+        return round((ticks + self._window) * self._tau_s * 1e6)
 
     @property
     def pace(self) -> float:
@@ -202,8 +203,10 @@ class Epochs:
         epochs = max(1.0, (look.tick - last.tick) / self._ticks)
         counts_bytes = self._remote * _COUNTS_BYTES
         self._skipped = min(_SKIPPED_EPOCHS_MAX, ceil(counts_bytes / (COUNTS_SHARE * max(1.0, total / epochs))) - 1)
+        # While it falls behind more is sealed, and so sent, than is done.
+        sealed_s = min((self._sealed_s(alias, last, look) for alias in look.frontiers), default=seconds)
         measured = Measured(
-            {way: size / seconds for way, size in sent.items()},
+            {way: size / max(seconds, sealed_s) for way, size in sent.items()},
             {alias: size / self._sealed_s(alias, last, look) for alias, size in ship_all.items()},
             self.pace,
         )

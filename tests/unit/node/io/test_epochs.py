@@ -80,7 +80,8 @@ def test_what_shipping_everything_would_send_goes_by_what_is_sealed_and_nothing_
     found.take(look_of(counted(0, 0, first + 10), first, 3.5))
     behind = found.take(look_of(counted(60_000, 40_000, first + 50), first + EPOCH, 4.5))
     assert behind is not None
-    assert behind.sent["a", "c"] == 30_000
+    # What is sealed was sent, whether it is done or not.
+    assert behind.sent["a", "c"] == 15_000
     assert behind.ship_all["a"] == 10_000
     assert found.take(look_of(counted(90_000, 40_000, TICK_END), first + 2 * EPOCH, 5.5)) is None
 
@@ -112,12 +113,12 @@ def test_what_is_sent_has_changed_if_it_is_not_what_it_was_when_streams_were_mea
     found = epochs()
     first = begun(found)
     sent = 0
-    for epoch, more in enumerate((60_000, 65_000, 65_000, 90_000, 90_000, 60_000), 1):
+    for epoch, more in enumerate((60_000, 80_000, 80_000, 100_000, 100_000, 60_000), 1):
         assert not found.has_changed
         sent += more
         found.take(look_of(counted(sent), first + epoch * EPOCH, 3.0 + 2.0 * epoch))
         changed = found.has_changed
-        # 60 of the first epoch are as good as 65 of others, and not as 90.
+        # 60 of the first epoch are as good as 80 of others, and not as 100.
         assert changed == (epoch in (4, 6))
         if changed or epoch == 1:
             found.surveyed(PROFILED)
@@ -134,10 +135,16 @@ def test_who_falls_behind_its_streams_is_looked_at_by_the_clock_and_has_changed(
     tick = first + EPOCH + EPOCH // 2
     assert not found.is_due(tick, 7.0)
     assert found.is_due(tick, 8.0)
-    found.take(look_of(counted(90_000, 0, tick + EPOCH // 2), tick, 8.0))
+    found.take(look_of(counted(114_000, 0, tick + EPOCH // 2), tick, 8.0))
     assert not found.has_changed
-    found.take(look_of(counted(120_000, 0, tick + 2 * EPOCH), tick + EPOCH // 2, 11.0))
+    found.take(look_of(counted(204_000, 0, tick + 2 * EPOCH), tick + EPOCH // 2, 11.0))
     assert found.has_changed
+
+
+def test_streams_are_measured_by_an_epoch_and_what_its_tuples_see_or_by_half_of_one_that_has_changed() -> None:
+    found = epochs()
+    assert found.past_us(lately=False) == (EPOCH + WINDOW_S * 10) * TAU_US
+    assert found.past_us(lately=True) == (EPOCH // 2 + WINDOW_S * 10) * TAU_US
 
 
 def test_without_a_reason_a_survey_is_left_over_for_when_there_is_one() -> None:

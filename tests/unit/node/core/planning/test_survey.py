@@ -10,7 +10,7 @@ import pytest
 
 from node.core.effects import Effect, MeasureStream, ReportStatistics, Send
 from node.core.errors import PeerProtocolError
-from node.core.events import ClockAdvanced, LinkMeasured, StatisticsRequested, StreamMeasured
+from node.core.events import BandwidthMeasured, ClockAdvanced, LinkMeasured, StatisticsRequested, StreamMeasured
 from node.core.limits import Limits
 from node.core.links.bandwidth import BandwidthMeter
 from node.core.links.causes import Cause, Purpose, Traffic, cause_of
@@ -67,7 +67,9 @@ def reported(sites: Cluster) -> list[Effect]:
 
 def test_home_asks_the_sites_and_reports_what_they_measured() -> None:
     sites = cluster()
-    sites.give("ash", LinkMeasured("bow", 1234, 5e6))
+    sites.give("ash", BandwidthMeasured("cam", 1.0))
+    sites.give("ash", LinkMeasured("bow", 1234, 9e6))
+    sites.give("ash", BandwidthMeasured("bow", 5e6))
     sites.give("cam", LinkMeasured("ash", 99))
     ask(sites)
     sites.settle_mail()
