@@ -209,16 +209,18 @@ class Adaptation:
 
     async def _decide(self, looked: _Looked) -> None:
         query, watched = looked.query, looked.watched
+        watched.has_waited = watched.has_waited and watched.epochs.has_changed
         cut, urgent = self._cut(watched), looked.urgent or looked.badness > 1
         if (looked.measured is None and not cut) or not watched.epochs.may_survey(urgent=urgent):
             return
-        if watched.epochs.has_changed and not watched.has_waited and not cut:
+        has_changed = watched.epochs.has_changed
+        if has_changed and not watched.has_waited and not cut:
             # What has just changed is changing still: windows have tuples of before, and what finds them will not be.
             watched.has_waited = True
             watched.epochs.look_soon()
             return
         watched.has_waited = False
-        past_us = watched.epochs.past_us(lately=watched.epochs.has_changed)
+        past_us = watched.epochs.past_us(lately=has_changed)
         found = await self._runner.statistics(looked.plan.query, query.query_id, past_us=past_us)
         watched.epochs.surveyed(found)
         if lacking := _lacking(looked.plan, found):
