@@ -213,7 +213,7 @@ class Adaptation:
         cut, urgent = self._cut(watched), looked.urgent or looked.badness > 1
         if (looked.measured is None and not cut) or not watched.epochs.may_survey(urgent=urgent):
             return
-        has_changed = watched.epochs.has_changed
+        has_changed, lags = watched.epochs.has_changed, watched.epochs.lags
         if has_changed and not watched.has_waited and not cut:
             # What has just changed is changing still: windows have tuples of before, and what finds them will not be.
             watched.has_waited = True
@@ -235,7 +235,7 @@ class Adaptation:
         statistics = self._desk.beside(found)
         watched.first, watched.promised = watched.first or statistics, None
         then = (watched.first, "when first measured") if choice is None else (choice.statistics, "when planned")
-        running = Running(looked.plan, looked.measured, found.copies, cut, *then, watched.known)
+        running = Running(looked.plan, looked.measured, found.copies, cut, *then, watched.known, lags)
         decision = await self._desk.search(decide, running, statistics, options, self._rules)
         if looked.measured is not None:
             _remember(watched.known, looked.plan, decision.ratio)

@@ -44,7 +44,7 @@ _PACES = 6
 #: An epoch that takes so many times as long as it should is over; and a query that is further behind its streams than
 #: when they were measured last, by such a share of an epoch, does not keep up.
 _LAGS = 1.2
-_BEHIND_SHARE = 0.5
+_BEHIND_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +184,14 @@ class Epochs:
         if self._surveyed is None or self._state is None:
             return False
         before, now = self._surveyed, self._state
-        lags = now.behind > before.behind + _BEHIND_SHARE * self._ticks
-        return lags or _differs(before.sent, now.sent) or _differs(before.ship_all, now.ship_all)
+        return self.lags or _differs(before.sent, now.sent) or _differs(before.ship_all, now.ship_all)
+
+    @property
+    def lags(self) -> bool:
+        """Whether it is further behind its streams than it was then."""
+        if self._surveyed is None or self._state is None:
+            return False
+        return self._state.behind > self._surveyed.behind + _BEHIND_SHARE * self._ticks
 
     def may_survey(self, *, urgent: bool) -> bool:
         """Whether streams may be measured now; something urgent may run into debt."""

@@ -142,7 +142,7 @@ def test_who_falls_behind_its_streams_is_looked_at_by_the_clock_and_has_changed(
     tick = first + EPOCH + EPOCH // 2
     assert not found.is_due(tick, 7.0)
     assert found.is_due(tick, 8.0)
-    found.take(look_of(counted(114_000, 0, tick + EPOCH // 2), tick, 8.0))
+    found.take(look_of(counted(99_000, 0, tick + EPOCH // 4), tick, 8.0))
     assert not found.has_changed
     found.take(look_of(counted(204_000, 0, tick + 2 * EPOCH), tick + EPOCH // 2, 11.0))
     assert found.has_changed
