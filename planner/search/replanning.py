@@ -219,7 +219,7 @@ class _Judge:
         sent = found.sent.get(way, 0.0)
         if sent >= _HELD_UP_SHARE * self._now.by_link.get(way, 0.0):
             return known.bytes_per_s
-        return min(sent * self._pace, known.bytes_per_s or inf)
+        return sent * self._pace
 
     def _known(self, way: Way) -> LinkStats:
         return self._statistics.links.get(way, LinkStats())
