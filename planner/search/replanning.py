@@ -33,6 +33,8 @@ Way = tuple[str, str]
 _USABLE_SHARE = 0.8
 #: A byte beyond that counts so many times: it waits for ever, as more come behind it.
 _EXCESS_WEIGHT = 100.0
+#: A link is slow if a round trip takes so long; something is held up there if less than this share of it was sent.
+_LONG_US, _HELD_UP_SHARE = 1_000_000, 0.8
 #: A byte on a link that is cut, for the search; plans that need such a link are not taken at all.
 _CUT_WEIGHT = 1000.0
 #: About what the messages of a switch take with each other site.
@@ -85,6 +87,8 @@ class Running:
     then: str = "when planned"
     #: Plans that ran before, with how many times as much they sent as was expected of them.
     known: Mapping[Plan, float] = field(default_factory=dict)
+    #: It falls behind its streams.
+    lags: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +201,27 @@ class _Judge:
         """By way, the bytes that are more than it carries for this query."""
         found = {}
         for way, size in by_link.items():
-            carried = self._known(way).bytes_per_s
+            carried = self._carried(way)
             if carried is not None and size * self._pace > _USABLE_SHARE * carried:
                 found[way] = size - _USABLE_SHARE * carried / self._pace
         return found
+
+    def _carried(self, way: Way) -> float | None:
+        """Bytes in a second by the clock; None is not known.
+
+        If a query lags, and sends less than it should on a way on which everything takes long, that is what it carries.
+        """
+        known, found = self._known(way), self._running.measured
+        if (
+            found is None
+            or not self._running.lags
+            or max(known.rtt_us or 0, self._known(way[::-1]).rtt_us or 0) < _LONG_US
+        ):
+            return known.bytes_per_s
+        sent = found.sent.get(way, 0.0)
+        if sent >= _HELD_UP_SHARE * self._now.by_link.get(way, 0.0):
+            return known.bytes_per_s
+        return sent * self._pace
 
     def _known(self, way: Way) -> LinkStats:
         return self._statistics.links.get(way, LinkStats())
@@ -328,7 +349,7 @@ class _Judge:
     def _too_much(self, over: Mapping[Way, float]) -> str:
         """Of the link that is furthest from carrying what the plan that runs needs."""
         way = max(over, key=lambda each: over[each])
-        carried = (self._known(way).bytes_per_s or 0.0) / self._pace
+        carried = (self._carried(way) or 0.0) / self._pace
         return f"the way {way[0]} to {way[1]} carries {_rate(carried)}, and {_rate(self._needed[way])} are needed there"
 
     def _rate(self, cost: float) -> str:

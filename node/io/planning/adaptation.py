@@ -62,6 +62,8 @@ class _Watched:
     first: Statistics | None = None
     #: What was expected, in bytes of a second, of the plan that it went over to, until streams were measured since.
     promised: float | None = None
+    #: What is sent had changed when it was last looked at, and nothing was decided yet.
+    has_waited: bool = False
     #: Of the plans by which it ran, how many times as much they sent as was expected.
     known: dict[Plan, float] = field(default_factory=dict)
 
@@ -153,8 +155,10 @@ class Adaptation:
         if last.number != watched.switch:
             watched.switch, watched.first = last.number, None
             watched.given_up = watched.given_up + 1 if last.state is SwitchState.GIVEN_UP else 0
-            epochs = min(_GIVEN_UP_EPOCHS * 2**watched.given_up, _GIVEN_UP_EPOCHS_MAX) if watched.given_up else 1
-            watched.epochs.rest(tick, epochs)
+            if watched.given_up:
+                watched.epochs.rest(tick, min(_GIVEN_UP_EPOCHS * 2**watched.given_up, _GIVEN_UP_EPOCHS_MAX))
+            else:
+                watched.epochs.begin_plan(tick)
         return True
 
     def _has_changed(self, watched: _Watched, plan: Plan) -> bool:
@@ -209,10 +213,18 @@ class Adaptation:
 
     async def _decide(self, looked: _Looked) -> None:
         query, watched = looked.query, looked.watched
+        watched.has_waited = watched.has_waited and watched.epochs.has_changed
         cut, urgent = self._cut(watched), looked.urgent or looked.badness > 1
         if (looked.measured is None and not cut) or not watched.epochs.may_survey(urgent=urgent):
             return
-        past_us = watched.epochs.past_us(lately=watched.epochs.has_changed)
+        has_changed, lags = watched.epochs.has_changed, watched.epochs.lags
+        if has_changed and not watched.has_waited and not cut:
+            # What has just changed is changing still: windows have tuples of before, and what finds them will not be.
+            watched.has_waited = True
+            watched.epochs.look_soon()
+            return
+        watched.has_waited = False
+        past_us = watched.epochs.past_us(lately=has_changed)
         found = await self._runner.statistics(looked.plan.query, query.query_id, past_us=past_us)
         watched.epochs.surveyed(found)
         if lacking := _lacking(looked.plan, found):
@@ -227,7 +239,7 @@ class Adaptation:
         statistics = self._desk.beside(found)
         watched.first, watched.promised = watched.first or statistics, None
         then = (watched.first, "when first measured") if choice is None else (choice.statistics, "when planned")
-        running = Running(looked.plan, looked.measured, found.copies, cut, *then, watched.known)
+        running = Running(looked.plan, looked.measured, found.copies, cut, *then, watched.known, lags)
         decision = await self._desk.search(decide, running, statistics, options, self._rules)
         if looked.measured is not None:
             _remember(watched.known, looked.plan, decision.ratio)

@@ -44,7 +44,7 @@ _PACES = 6
 #: An epoch that takes so many times as long as it should is over; and a query that is further behind its streams than
 #: when they were measured last, by such a share of an epoch, does not keep up.
 _LAGS = 1.2
-_BEHIND_SHARE = 0.5
+_BEHIND_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,8 @@ class Epochs:
         self._moved_s = 0.0
         self._stills = 0
         self._skipped = 0
+        #: The next look is after half an epoch.
+        self._is_half = False
         self._remote = len({ref.stream.site for ref in query.streams} - {home})
         self._credit = 0.0
         #: How it was when streams were measured last, or it was first looked at; and now.
@@ -143,6 +145,15 @@ class Epochs:
         self._credit = min(self._credit, self._survey)
         self._rest = max(tick, self._tick) + max(epochs * self._ticks, self._window)
 
+    def begin_plan(self, tick: int) -> None:
+        """Another plan runs: when windows are its own, half an epoch says whether it is as expected."""
+        self.rest(tick, 0)
+        self.look_soon()
+
+    def look_soon(self) -> None:
+        """The epoch that has just begun is half as long."""
+        self._is_half = True
+
     def is_due(self, tick: int, now_s: float) -> bool:
         """Whether to look; ``tick`` is where the slowest head is done."""
         if tick in (TICK_MIN, TICK_END):
@@ -161,7 +172,7 @@ class Epochs:
             return False
         if self._last is None:
             return True
-        epochs, took_s = 1 + self._skipped, now_s - self._last.at_s
+        epochs, took_s = 0.5 if self._is_half else 1.0 + self._skipped, now_s - self._last.at_s
         if took_s < EPOCH_S_MIN or tick == self._last.tick:
             return False
         # What is done may lag behind its streams, if a link does not carry what is sent.
@@ -173,8 +184,14 @@ class Epochs:
         if self._surveyed is None or self._state is None:
             return False
         before, now = self._surveyed, self._state
-        lags = now.behind > before.behind + _BEHIND_SHARE * self._ticks
-        return lags or _differs(before.sent, now.sent) or _differs(before.ship_all, now.ship_all)
+        return self.lags or _differs(before.sent, now.sent) or _differs(before.ship_all, now.ship_all)
+
+    @property
+    def lags(self) -> bool:
+        """Whether it is further behind its streams than it was then."""
+        if self._surveyed is None or self._state is None:
+            return False
+        return self._state.behind > self._surveyed.behind + _BEHIND_SHARE * self._ticks
 
     def may_survey(self, *, urgent: bool) -> bool:
         """Whether streams may be measured now; something urgent may run into debt."""
@@ -212,7 +229,7 @@ class Epochs:
         )
         behind = max([0, *(frontier - look.tick for frontier in look.frontiers.values())])
         self._state = _State(sum(measured.sent.values()), sum(measured.ship_all.values()), behind)
-        self._surveyed = self._surveyed or self._state
+        self._surveyed, self._is_half = self._surveyed or self._state, False
         return measured
 
     def _sealed_s(self, alias: str, last: Look, look: Look) -> float:

@@ -149,8 +149,11 @@ class Site:
     def __init__(self, statistics: Statistics, plan: Plan, planned: Planned | None = None) -> None:
         self.now_s = 0.0
         self.tick = 0
+        self.sent_s = 0.0
         self.statistics = statistics
         self.unreached: tuple[str, ...] = ()
+        #: So many times as much is sent as was.
+        self.times = 1.0
         self.asked: list[bool] = []
         self.switched: list[tuple[Plan, str, bool]] = []
         sink = SimpleNamespace(frontiers=[("a", 0), ("b", 0)])
@@ -178,7 +181,7 @@ class Site:
     async def _statistics(self, _: object, __: str, *, counts_only: bool = False, past_us: int = 0) -> ReportStatistics:
         self.asked.append(counts_only)
         # A link that carries nothing makes no difference here: what was sent before it was cut was as expected.
-        usual, seconds = as_measured(self.home.plan, self.statistics), self.tick * TAU_US / 1e6
+        usual, seconds = as_measured(self.home.plan, self.statistics), self.sent_s
         counts = {
             site: RunningCounts(
                 tuple((peer, round(size * seconds)) for (source, peer), size in usual.sent.items() if source == site),
@@ -204,6 +207,7 @@ class Site:
             self.now_s += 0.5
             if done:
                 self.tick += 500_000 // TAU_US
+                self.sent_s += 0.5 * self.times
                 self.home.sink.frontiers = [("a", self.tick), ("b", self.tick)]
             await self.adaptation._review()
 
@@ -280,3 +284,23 @@ def test_a_bandwidth_that_has_fallen_is_looked_at_before_the_epoch_is_over() -> 
         assert len(site.asked) > looks
 
     at_home(play, now, choice.plan, Planned(choice.plan, choice))
+
+
+def test_what_has_just_changed_is_decided_half_an_epoch_later_when_windows_are_of_the_time_after() -> None:
+    query, now = triangle()
+    now = replace(now, links={})
+    choice = choose(query, "c", now)
+    asked: list[bool] = []
+
+    async def play(site: Site) -> None:
+        # So much that looking costs next to nothing.
+        site.times = 1e4
+        await site.passes(FIRST_LOOK_S + 20)
+        before = len(site.asked)
+        site.times = 3e4
+        await site.passes(4)
+        asked.extend(site.asked[before:])
+
+    at_home(play, now, choice.plan, Planned(choice.plan, choice))
+    # At each look for counts alone; and streams are measured at the second one.
+    assert asked[:3] == [True, True, False]

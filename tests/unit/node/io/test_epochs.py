@@ -104,9 +104,16 @@ def test_who_stands_still_is_looked_at_less_and_less_often() -> None:
 def test_after_a_switch_it_rests_until_windows_are_those_of_the_new_plan() -> None:
     found = epochs()
     first = begun(found)
-    found.rest(first + 5)
+    found.begin_plan(first + 5)
     assert not found.is_due(first + 5 + EPOCH, 8.0)
-    assert found.is_due(first + 5 + WINDOW_S * 10, 9.0)
+    tick = first + 5 + WINDOW_S * 10
+    assert found.is_due(tick, 9.0)
+    # Whether it is as expected is known after half an epoch; then epochs are whole again.
+    for at_s, ticks in ((11.0, EPOCH // 2), (13.0, EPOCH)):
+        found.take(look_of(counted(10_000 * tick), tick, at_s - 1.0))
+        assert not found.is_due(tick + ticks - 1, at_s)
+        tick += ticks
+        assert found.is_due(tick, at_s)
 
 
 def test_what_is_sent_has_changed_if_it_is_not_what_it_was_when_streams_were_measured() -> None:
@@ -135,7 +142,7 @@ def test_who_falls_behind_its_streams_is_looked_at_by_the_clock_and_has_changed(
     tick = first + EPOCH + EPOCH // 2
     assert not found.is_due(tick, 7.0)
     assert found.is_due(tick, 8.0)
-    found.take(look_of(counted(114_000, 0, tick + EPOCH // 2), tick, 8.0))
+    found.take(look_of(counted(99_000, 0, tick + EPOCH // 4), tick, 8.0))
     assert not found.has_changed
     found.take(look_of(counted(204_000, 0, tick + 2 * EPOCH), tick + EPOCH // 2, 11.0))
     assert found.has_changed

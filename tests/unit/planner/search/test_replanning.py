@@ -245,6 +245,26 @@ def test_a_price_that_has_risen_is_a_reason_and_is_told() -> None:
     assert "weighed by price" in decision.why
 
 
+def test_what_lags_and_sends_less_than_it_should_on_a_slow_way_is_held_up_there() -> None:
+    query, now = triangle()
+    plan = choose(query, "c", now).plan
+    usual = as_measured(plan, now)
+    between = [("a", "b"), ("b", "a")]
+    held_up = replace(usual, sent={way: 0.02 * size if way in between else size for way, size in usual.sent.items()})
+    slow = {way: LinkStats(5_000_000 if way in between else 50_000) for way in now.links}
+    patient = replace(RULES, payback_windows=100.0)
+    running = Running(plan, held_up, lags=True)
+    decision = asked(running, replace(now, links=slow), patient)
+    assert decision.plan is not None
+    relieved, before = (estimate_plan(each, now).by_link for each in (decision.plan, plan))
+    assert sum(relieved.get(way, 0.0) for way in between) < 0.2 * sum(before.get(way, 0.0) for way in between)
+    assert "are needed there" in decision.why
+    # It may be that less is to be sent.
+    assert asked(replace(running, lags=False), replace(now, links=slow), patient).plan is None
+    quick = {way: LinkStats(50_000) for way in now.links}
+    assert asked(running, replace(now, links=quick), patient).plan is None
+
+
 def test_a_figure_that_nobody_planned_by_is_compared_with_the_first_that_was_measured() -> None:
     query, before = pair(match=True)
     _, now = pair(match=False)
