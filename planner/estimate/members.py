@@ -70,11 +70,12 @@ class Member:
         per_s = self.counts / self.span_s
         if not timed or self.uniform:
             return self.counts * np.exp(-per_s * self.window_s)
+        ever = np.minimum(self.counts, 1.0)
         # Before what was observed it may have come too.
         unseen = np.clip(self.window_s - (self.first - self.begin), 0.0, None)
         gap = np.maximum(self.pace(), 1e-9)
         again: F64 = np.where(self.counts <= 2, 1.0 * (gap > self.window_s), np.exp(-self.window_s / gap))
-        return np.exp(-per_s * unseen) + np.maximum(self.counts - 1, 0) * again
+        return ever * np.exp(-per_s * unseen) + np.maximum(self.counts - 1, 0) * again
 
     def stays_s(self, timed: bool) -> F64:
         """How long each key is in the window, in the time that was observed."""

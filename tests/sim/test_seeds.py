@@ -82,6 +82,7 @@ def test_the_seeds_join_and_lose_frames(totals: Counter[str]) -> None:
         "kept joins begun again",
         "queries that look back",
         "queries that see what was before they began",
+        "switches at once",
     ],
 )
 def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:

@@ -685,7 +685,8 @@ class World:
             return
         assert query.parsed is not None
         plan = query.spec.plan_by(replan.ways, query.parsed)
-        self._give(query.spec.sink, [ReplanRequested(query.query_id, plan, "the seed wants it")])
+        self._count("switches at once" if replan.at_once else "switches without a stop")
+        self._give(query.spec.sink, [ReplanRequested(query.query_id, plan, "the seed wants it", replan.at_once)])
 
     def _switch_reported(self, site: str, report: ReportSwitch) -> None:
         self._tell(f"{site} reports switch {report.number} of {report.query_id} {report.state} {report.reason}")

@@ -76,6 +76,8 @@ class Profiles:
     copies: tuple[RunningCopy, ...] = ()
     #: If it was asked of a query that runs.
     counts: RunningCounts | None = None
+    #: What the logs hold of joins that it keeps.
+    kept_bytes: int = 0
 
 
 def require_ticks(who: str, what: str, ticks: Ticks, names: Collection[str]) -> None:

@@ -12,9 +12,13 @@ are the stream ``frankfurt-1mhqyjj-1.pairs`` of that site.
 
 from __future__ import annotations
 
+import re
+
 _MARK = "~"
 _KEPT_AT = "@"
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+#: A site's name has up to 64 characters, a folder's up to 255.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,149}")
 
 
 def new_query_id(site: str, life: int, count: int) -> str:
@@ -37,6 +41,11 @@ def is_successor(run: str) -> bool:
     return _MARK in run
 
 
+def is_plain(query: str) -> bool:
+    """Whether a name, which may come from anywhere, can be part of that of a folder, and leads nowhere else there."""
+    return _PLAIN.fullmatch(query) is not None
+
+
 def kept_join_of(query: str, name: str, site: str) -> str:
     """The name of the query that makes a join which a site keeps for another one."""
     return f"{query}.{name}{_KEPT_AT}{site}"
@@ -45,6 +54,11 @@ def kept_join_of(query: str, name: str, site: str) -> str:
 def kept_stream_of(query: str) -> str:
     """The stream that the rows are of a kept join of this name."""
     return query.rpartition(_KEPT_AT)[0]
+
+
+def is_kept_stream(stream: str) -> bool:
+    """Whether a stream's rows are those of a kept join: it has a dot in its name, as no stream of a site has."""
+    return "." in stream
 
 
 def keeping_of(query: str) -> str:

@@ -25,6 +25,8 @@ from planner.model.query import StreamInfo
 class DerivedStream(StreamState):
     """A stream that is kept for one query."""
 
+    is_kept = True
+
     def __init__(self, info: StreamInfo, tau_ms: int, logged: LogExtent | None = None) -> None:
         super().__init__(LocalStream(info, logged=logged), tau_ms)
         self._appended = TICK_MIN if logged is None else logged.end

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -82,6 +82,9 @@ class Follower(Protocol):
 
 class StreamState:
     """A stream of this site, as it runs."""
+
+    #: Its rows are those of a join that is kept for one query: nobody else may read it.
+    is_kept = False
 
     def __init__(self, local: LocalStream, tau_ms: int) -> None:
         unit = local.info.unit
@@ -359,7 +362,9 @@ class StreamState:
 def check_same(streams: Mapping[str, StreamState], info: StreamInfo) -> StreamState:
     """Our stream that another site speaks of; raises NarrowsError unless it is as that site thinks."""
     own = streams.get(info.name)
-    if own is None or own.info != info:
-        known = "no such stream" if own is None else f"{own.info.schema.names} with event time {own.info.ts}"
+    if own is None or own.is_kept or info != (own.info if info.ts_scale else replace(own.info, ts_scale=0)):
+        known = (
+            "no such stream" if own is None or own.is_kept else f"{own.info.schema.names} with event time {own.info.ts}"
+        )
         raise NarrowsError(f"stream {info.name} requires the same columns at both sites; got {known} here")
     return own

@@ -51,6 +51,8 @@ class Replan:
 
     after_reads: int
     ways: tuple[Way, ...]
+    #: As if nothing went on by the plan before.
+    at_once: bool = False
 
 
 @dataclass(frozen=True)

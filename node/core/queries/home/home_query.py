@@ -344,7 +344,7 @@ class HomeQuery:
         self.state, self.reason = QueryState.RUNNING, self.reason_if_whole
         assert self.first_tick is not None
         for asked, one in self._answers.items():
-            self._rtt_us |= {(asked, other): rtt for other, rtt in one.rtt_us}
+            self._note_trips(asked, one.rtt_us)
         self._delta_us = delta_us(self.plan, self._rtt_us)
         return Start(
             self.query_id,
@@ -360,12 +360,16 @@ class HomeQuery:
         """A site has measured other round trips; delta, if it is another one thereby and is not given."""
         if site not in self.plan.sites or not self.plan.policy.is_measured or self.state is not QueryState.RUNNING:
             return None
-        self._rtt_us |= {(site, other): rtt for other, rtt in rtt_us}
+        self._note_trips(site, rtt_us)
         found = delta_us(self.plan, self._rtt_us)
         if not has_changed(self._delta_us, found):
             return None
         self._delta_us = found
         return found
+
+    def _note_trips(self, site: str, rtt_us: Trips) -> None:
+        """What a site says of others than the query's would be kept for nothing, however much it is."""
+        self._rtt_us |= {(site, other): rtt for other, rtt in rtt_us if other in self.plan.sites}
 
     def _limiting(self, first_tick: int) -> tuple[str, ...]:
         """The streams that have nothing, or of which nothing is wanted, before the first tick."""

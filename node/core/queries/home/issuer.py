@@ -38,7 +38,7 @@ class Issuer:
         self._outbox = outbox
         self.generations = Generations(life)
         self._records = HomeRecords(outbox)
-        self.switching = PlanSwitching(self.homes, limits, outbox, self._records, self.generations)
+        self.switching = PlanSwitching(self.homes, limits, outbox, self._records, self.generations, self.begin_again)
         self.ends = HomeEnds(self.homes, outbox, self._records, self.switching, limits.ended_queries_max)
         self.done_news = DoneNews(self.homes, limits, outbox, self._records, self.ends)
 

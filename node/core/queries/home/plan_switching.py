@@ -2,9 +2,14 @@
 
 ``plan_switch`` has how far each has got. Until heads are cut the plan before stays, and nothing has happened. After
 that only a new generation can end it earlier: by the new plan, for nothing is known of the cuts then.
+
+A query that does not get on by its plan, as that needs a link which is cut, has nothing that should not be stopped: it
+begins another generation by the other plan at once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from node.core.effects import IgnoreReason, QueryState, ReportSwitch, SwitchState
 from node.core.events import ReplanRequested
@@ -18,6 +23,8 @@ from node.core.queries.home.plan_switch import PlanSwitch
 from node.core.queries.query_id import query_of
 from planner.model.query import PolicyName
 
+_AT_ONCE = "it goes on by another plan, as it did not by the one before"
+
 
 class PlanSwitching:
     """The switches of the queries of one home, at most one of each at a time."""
@@ -29,17 +36,20 @@ class PlanSwitching:
         outbox: Outbox,
         records: HomeRecords,
         generations: Generations,
+        begin_again: Callable[[HomeQuery, str], None],
     ) -> None:
+        """``begin_again`` begins another generation of a query."""
         self._homes = homes
         self._limits = limits
         self._outbox = outbox
         self._records = records
         self._generations = generations
+        self._begin_again = begin_again
 
     # -- forwards -----------------------------------------------------------------------------
 
     def replan(self, event: ReplanRequested) -> None:
-        """Have a query go on with another plan, without a stop."""
+        """Have a query go on with another plan."""
         home = self._homes.get(event.query_id)
         number = self._generations.next()
         if refusal := self._refusal(home, event):
@@ -50,6 +60,10 @@ class PlanSwitching:
         switch = PlanSwitch(home.query_id, number, event.plan, event.why, self._outbox.now_us)
         home.going_over(switch)
         self._report(home.query_id, switch)
+        if event.at_once:
+            switch.switch()
+            self._begin_again(home, _AT_ONCE)
+            return
         self._records.keep_news(home)
         question = home.prepare_successor(switch)
         for site in event.plan.sites:

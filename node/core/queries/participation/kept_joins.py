@@ -21,7 +21,7 @@ from node.core.queries.home.issuer import Issuer
 from node.core.queries.home.kept_sink import KeptSink
 from node.core.queries.participation.pins import NOT_KEPT
 from node.core.queries.plan_message import plan_of
-from node.core.queries.query_id import keeping_of, kept_join_of
+from node.core.queries.query_id import is_plain, keeping_of, kept_join_of
 from node.core.query_records import Recovered
 from node.core.streams.derived import DerivedStream
 from node.core.streams.stream import StreamState
@@ -78,12 +78,22 @@ class KeptJoins:
     def check(self, plan: Plan, message: Prepare) -> None:
         """Raises NarrowsError if a query cannot go on with what is kept for it here."""
         for join in self._here(plan):
-            kept = self._kept.get(plan.query.ref(join.name).stream.name)
+            if not is_plain(message.query_id):
+                required = (
+                    f"site {join.site} requires for kept joins a query's name, of up to 150 letters, digits, - and _"
+                )
+                raise NarrowsError(f"{required}; got {message.query_id!r}")
+            info = plan.query.ref(join.name).stream
+            kept = self._kept.get(info.name)
             if kept is None:
                 if message.resumed is not None:
                     required = f'site {join.site} requires the kept join "{join.name}" of query {message.query_id}'
                     raise NarrowsError(f"data loss: {required}; got nothing: {NOT_KEPT}")
                 continue
+            if kept.stream.info != info:
+                raise NarrowsError(
+                    f"site {join.site} requires for {info.name} the query that it is kept for; got another"
+                )
             home = self._issuer.homes[kept.query_id]
             if _is_broken(home):
                 raise NarrowsError(_broken(kept, home))
