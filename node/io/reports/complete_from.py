@@ -31,9 +31,9 @@ def complete_from(home: HomeQuery | None, tau_ms: int) -> pb.CompleteFrom:
 
 def _fill(said: pb.CompleteFrom, home: HomeQuery, first_tick: int, tau_ms: int) -> None:
     """The streams of which windows lack something at first, and when they do not any more."""
-    lacking, whole_from = set(), first_tick
-    for alias in home.plan.query.aliases:
-        reach, begin = reach_of(home.plan.query, alias, tau_ms), dict(home.begins).get(alias, first_tick)
+    query, lacking, whole_from = home.plan.asked, set(), first_tick
+    for alias in query.aliases:
+        reach, begin = reach_of(query, alias, tau_ms), dict(home.begins).get(alias, first_tick)
         found = _whole_from(reach, begin, first_tick)
         if found != first_tick:
             lacking.add(reach.stream)

@@ -16,7 +16,9 @@ from node.core.queries.waiting import Walk
 from node.core.query_records import HomeRecord
 from node.core.streams.derived import DerivedStream
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
+from node.io.reports.complete_from import complete_from
 from node.wire.records import recovered
+from planner.model.beginning import AT_ONCE
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
 from tests.sim.check import check_world
@@ -73,6 +75,20 @@ def test_heads_whose_walks_go_over_several_ticks_do_not_wait_for_each_other() ->
     streams = (stream("sa", "ash", step=9), stream("sb", "bow", step=4), stream("sc", "cam", step=2))
     limits = replace(own.limits, ahead_batches_max=1)
     play(replace(own, streams=streams, limits=limits, tau_ms=5, chunk_rows_max=1))
+
+
+def test_a_query_that_reads_a_kept_join_does_not_look_back_and_its_longest_window_says_when_it_is_complete() -> None:
+    """The longest one is inside: of a, which the query itself does not read."""
+    refs = tuple(Ref(alias, f"s{alias}", ("range", length)) for alias, length in (("a", 70), ("b", 25), ("c", 30)))
+    spec = replace(query(), refs=refs)
+    world = play(scenario(queries=(spec, replace(spec, after_reads=20, beginning=AT_ONCE))))
+    home = world._nodes["dew"].site.homes["q2"]
+    assert home.first_tick is not None
+    assert 0 < home.first_tick < TICK_END
+    said = complete_from(home, 7)
+    assert said.begin_ms == home.first_tick * 7
+    assert list(said.lacking) == ["sa", "sb", "sc"]
+    assert said.from_ms == said.begin_ms + 70
 
 
 def test_a_kept_join_begins_with_the_query_that_reads_it() -> None:
