@@ -30,6 +30,7 @@ TESTS = {
     "Barrier": "test_barrier",
     "Arrangements": "test_catch_up test_head_cursor test_sharing_again",
     "RowTable": "test_table test_recovery",
+    "StreamState": "test_stream_log test_lagging",
     "query_id": "test_lives",
     "HeadLedger": "test_sink test_recovery",
     "Participant": "test_recovery test_opening test_sharing test_sharing_again test_lagging test_wrong_peers",

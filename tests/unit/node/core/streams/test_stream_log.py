@@ -113,6 +113,22 @@ def test_a_source_is_not_read_on_while_too_much_waits_for_the_log() -> None:
     assert state.wants_more(limits)
 
 
+def test_who_reads_the_log_to_catch_up_stops_nobody_else() -> None:
+    class CatchingUp(Running):
+        def is_behind(self, alias: str) -> bool:
+            return True
+
+    state, limits = stream(), Limits(ahead_batches_max=2)
+    behind = CatchingUp()
+    state.followers += [("b", Running()), ("b", behind)]
+    for tick in range(3):
+        behind.backlogs["b"].add(tick, 1)
+    assert behind.backlogs["b"].full(limits)
+    assert state.wants_more(limits)
+    state.followers.pop(0)
+    assert not state.wants_more(limits), "nobody else wants what would be read"
+
+
 # -- what is retained -------------------------------------------------------------------------
 
 
