@@ -18,20 +18,25 @@ SEEDS_FOR_ALL_KINDS = 5_000
 
 
 def run_many(seeds: range, workers: int | None = None, stop: bool = False, recorded: bool = False) -> int:
-    """Judge the seeds and print what they did; with ``stop`` only up to the first that is wrong."""
+    """Judge the seeds and print what they did; with ``stop`` only up to the first that is wrong, or up to Ctrl-C."""
     began = time.monotonic()
     totals: Counter[str] = Counter()
     failed = number = 0
     with multiprocessing.get_context("spawn").Pool(workers or os.cpu_count()) as pool:
-        for number, (counts, trouble) in enumerate(pool.imap_unordered(totals_of, seeds, chunksize=20), 1):
-            totals.update(counts)
-            if trouble:
-                failed += 1
-                print(trouble, file=sys.stderr, flush=True)
-                if stop:
-                    break
-            if number % 1000 == 0:
-                print(f"{number} of {len(seeds)} seeds, {failed} wrong, {time.monotonic() - began:.0f} s", flush=True)
+        try:
+            for number, (counts, trouble) in enumerate(pool.imap(totals_of, seeds, chunksize=20), 1):
+                totals.update(counts)
+                if trouble:
+                    failed += 1
+                    print(trouble, file=sys.stderr, flush=True)
+                    if stop:
+                        break
+                if number % 1000 == 0:
+                    print(
+                        f"{number} of {len(seeds)} seeds, {failed} wrong, {time.monotonic() - began:.0f} s", flush=True
+                    )
+        except KeyboardInterrupt:
+            print(f"stopped by Ctrl-C after {number} of {len(seeds)} seeds", file=sys.stderr, flush=True)
     seconds = time.monotonic() - began
     hours = totals["virtual seconds"] / 3600
     head = f"{number:,} seeds, {failed} wrong, in {seconds:.0f} s, {hours:.1f} virtual hours"
