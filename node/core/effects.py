@@ -146,6 +146,8 @@ class ReportStatistics:
     counts: Mapping[str, RunningCounts] = field(default_factory=dict)
     #: By site, what the logs hold of joins that are kept there.
     kept_bytes: Mapping[str, int] = field(default_factory=dict)
+    #: Of some stream there is a past that windows may show.
+    has_past: bool = False
 
 
 @dataclass(frozen=True, slots=True)

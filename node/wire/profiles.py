@@ -39,6 +39,7 @@ def profiles_out(message: Profiles) -> pb.Profiles:
         copies=[copy_out(copy) for copy in message.copies],
         counts=None if message.counts is None else _counts_out(message.counts),
         kept_bytes=message.kept_bytes,
+        has_past=message.has_past,
     )
 
 
@@ -61,6 +62,7 @@ def profiles_in(query_id: str, body: pb.Profiles) -> Profiles:
         tuple(copy_in(copy) for copy in body.copies),
         _counts(body.counts) if body.HasField("counts") else None,
         _whole("bytes of kept joins", body.kept_bytes),
+        body.has_past,
     )
 
 

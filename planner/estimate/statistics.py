@@ -83,3 +83,5 @@ class Statistics:
     strained: Mapping[tuple[str, str], float] = field(default_factory=dict)
     #: By site, bytes of joins that are kept there already.
     stored: Mapping[str, float] = field(default_factory=dict)
+    #: Of some stream there is a past that windows may show.
+    has_past: bool = False

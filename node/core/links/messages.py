@@ -78,6 +78,8 @@ class Profiles:
     counts: RunningCounts | None = None
     #: What the logs hold of joins that it keeps.
     kept_bytes: int = 0
+    #: Of some of its streams of the query there is a past that windows may show.
+    has_past: bool = False
 
 
 def require_ticks(who: str, what: str, ticks: Ticks, names: Collection[str]) -> None:

@@ -49,6 +49,7 @@ class _Collecting:
     missing: dict[str, str] = field(default_factory=dict)
     copies: list[RunningCopy] = field(default_factory=list)
     kept_bytes: dict[str, int] = field(default_factory=dict)
+    has_past: bool = False
 
     def lacks(self, site: str, reason: str) -> None:
         """Nothing will be known of a site's streams."""
@@ -120,6 +121,7 @@ class Survey:
         collecting.missing |= {alias: reason for alias, reason in message.missing if alias in own}
         collecting.links[peer] = message.links
         collecting.kept_bytes[peer] = message.kept_bytes
+        collecting.has_past |= message.has_past
         if message.counts is not None:
             collecting.counts[peer] = message.counts
         collecting.copies += [copy for copy in message.copies if copy.owner == peer and copy.stream in streams]
@@ -145,7 +147,7 @@ class Survey:
                 collecting.missing.setdefault(ref.alias, f"site {ref.stream.site} said nothing of it")
         copies = tuple(collecting.copies)
         found = (collecting.profiles, collecting.links, collecting.missing, copies, collecting.counts)
-        self._outbox.do(ReportStatistics(request_id, *found, collecting.kept_bytes))
+        self._outbox.do(ReportStatistics(request_id, *found, collecting.kept_bytes, collecting.has_past))
 
     def on_clock(self) -> None:
         """Questions that have waited long enough go on without those who did not answer."""
@@ -211,7 +213,8 @@ class Survey:
         )
         missing = tuple(answering.missing.items())
         counts = self._counted(answering.running) if answering.running else None
-        told = (profiles, missing, links, copies, counts, self._kept_bytes)
+        has_past = any(self._streams[name].started for name in answering.streams if name in self._streams)
+        told = (profiles, missing, links, copies, counts, self._kept_bytes, has_past)
         self._outbox.send(answering.peer, Profiles(request_id, *told))
 
     @property

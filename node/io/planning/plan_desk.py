@@ -26,6 +26,7 @@ from planner.model.plan_file import read_plan
 from planner.model.plans import forced_plan, parse_algorithm, parse_policy, ship_all_plan
 from planner.model.query import JoinQuery, Plan, Policy, PolicyName
 from planner.search.choice import Choice, Model, Options, Search, choose, estimate_plan
+from planner.sql.beginning import parse_beginning
 from planner.sql.parser import parse_query
 
 AUTO, SHIP_ALL = "auto", "ship-all"
@@ -77,15 +78,20 @@ class PlanDesk:
         options = _options(request, query)
         plan = await self._read(_given_plan, request, query, site.name, policy)
         if plan is None:
-            return await self._choose(query, site.name, options, policy)
+            looks_back = parse_beginning(request.begin).looks_back
+            return await self._choose(query, site.name, options, policy, looks_back=looks_back)
         return await self.estimated(plan, options) if explained else Planned(plan)
 
-    async def _choose(self, query: JoinQuery, sink: str, options: Options, policy: Policy) -> Planned:
+    async def _choose(
+        self, query: JoinQuery, sink: str, options: Options, policy: Policy, *, looks_back: bool
+    ) -> Planned:
         statistics, declared, lacking = await self._measured(query)
         if lacking:
             instead = "without that, the plan is not chosen by cost: everything is shipped to the query's home"
             return Planned(ship_all_plan(query, sink, policy), None, declared, (*lacking, instead))
-        options = replace(options, storage_bytes=self._config.planner.storage_bytes)
+        # A join that is kept begins with the query: windows would not show what is there, and by other plans they do.
+        if not (looks_back and statistics.has_past):
+            options = replace(options, storage_bytes=self._config.planner.storage_bytes)
         choice = await self.search(choose, query, sink, statistics, options, policy)
         return Planned(choice.plan, choice, declared)
 
@@ -170,7 +176,7 @@ class PlanDesk:
         links = links_with_declared(_links(found), self._config.links)
         stored = {site: float(TIMES_STORED * nbytes) for site, nbytes in found.kept_bytes.items()}
         tau_us = 1000 * self._config.tau_ms
-        statistics = Statistics(tau_us, found.profiles, links, found.copies, stored=stored)
+        statistics = Statistics(tau_us, found.profiles, links, found.copies, stored=stored, has_past=found.has_past)
         return statistics, (*self._declared_streams(query), *self._declared_links(query))
 
     def _declared_streams(self, query: JoinQuery) -> list[str]:

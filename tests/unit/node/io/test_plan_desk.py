@@ -31,7 +31,7 @@ from planner.model.query import (
     StreamRef,
 )
 from planner.model.time_unit import TimeUnit
-from planner.search.choice import Model, Search
+from planner.search.choice import Model, Options, Search
 from planner.sql.parser import parse_query
 from tests.unit.sites import Cluster
 
@@ -166,3 +166,32 @@ def test_copies_of_what_makes_a_kept_join_are_the_querys_own_too() -> None:
     other = copy_of(inner.query, CopyKind.FULL, "a", (), "bow")
     statistics, _, _ = asyncio.run(desk({}, (own, other))._measured(plan.asked, plan))
     assert statistics.copies == (other,)
+
+
+@pytest.mark.parametrize(("begin", "has_past", "keeps"), [("", True, False), ("", False, True), ("now", True, True)])
+def test_a_query_that_is_to_see_what_is_there_keeps_no_join_which_would_begin_empty(
+    begin: str, has_past: bool, keeps: bool
+) -> None:
+    schema = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+    site = SimpleNamespace(
+        name="cam", catalogue={name: StreamInfo(name, "ash", schema, "ts", TimeUnit.MS) for name in ("l", "r")}
+    )
+    found = ReportStatistics("r", {}, {}, {}, has_past=has_past)
+    storages: list[float] = []
+
+    async def statistics(_: JoinQuery) -> ReportStatistics:
+        return found
+
+    async def search(
+        _work: object, _query: object, _sink: object, _statistics: object, options: Options, *_: object
+    ) -> Any:
+        storages.append(options.storage_bytes)
+        return SimpleNamespace(plan=None)
+
+    config = SimpleNamespace(links=(), sites=(), tau_ms=100, planner=SimpleNamespace(storage_bytes=1e6))
+    runner = SimpleNamespace(stack=SimpleNamespace(site=site), statistics=statistics)
+    asked = PlanDesk(cast("Any", runner), cast("Any", config))
+    asked.search = search  # type: ignore[assignment]
+    text = "SELECT a.k FROM l [RANGE 1 S] AS a JOIN r [RANGE 1 S] AS b ON a.k = b.k"
+    asyncio.run(asked.plan(pb.IssueRequest(text=text, begin=begin), lambda _: None, explained=False))
+    assert storages == [1e6 if keeps else 0]

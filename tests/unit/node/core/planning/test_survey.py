@@ -198,11 +198,12 @@ def test_a_site_tells_what_the_logs_hold_of_joins_that_it_keeps() -> None:
 def test_home_reports_what_is_kept_at_each_site_and_at_its_own() -> None:
     sites = cluster()
     ask(sites)
-    sites.say("ash", "cam", Profiles("cam?1", (("a", PROFILE),), kept_bytes=3_500))
+    sites.say("ash", "cam", Profiles("cam?1", (("a", PROFILE),), kept_bytes=3_500, has_past=True))
     sites.say("bow", "cam", Profiles("cam?1", (("b", PROFILE),)))
     (report,) = reported(sites)
     assert isinstance(report, ReportStatistics)
     assert report.kept_bytes == {"ash": 3_500, "bow": 0, "cam": 0}
+    assert report.has_past, "of one of them"
 
 
 # On the wire.
@@ -212,7 +213,7 @@ def test_a_question_and_its_answer_come_back_as_they_were() -> None:
     streams = tuple(ref.stream for ref in parse_query(QUERY, cluster().sites["cam"].catalogue).streams)
     question = AskProfile("cam?1", QUERY, streams)
     assert decode_message(encode_message(question)) == question
-    message = Profiles("cam?1", (("a", PROFILE),), (("b", "gone"),), LINKS, kept_bytes=2**40)
+    message = Profiles("cam?1", (("a", PROFILE),), (("b", "gone"),), LINKS, kept_bytes=2**40, has_past=True)
     back = decode_message(encode_message(message))
     assert isinstance(back, Profiles)
     assert (back.query_id, back.missing, back.links) == (message.query_id, message.missing, message.links)
