@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from node.core.queries.query_id import kept_join_of
+from node.core.queries.query_id import kept_join_of, kept_stream_of
 from node.io.reports.latency import percentile_us
 from node.rpc import control_pb2 as pb
 
@@ -22,11 +22,12 @@ def run_stats(
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The whole of stats.json."""
-    tuples = sum(stream.rows for status in statuses.values() for stream in status.streams)
     plan = json.loads(plan_json)
     joins = {join["name"]: kept_join_of(info.query_id, join["name"], join["site"]) for join in plan.get("kept", ())}
     # What makes a join that is kept belongs to the query; a head, or a copy, is of one of them.
-    runs = (info.query_id, *joins.values())
+    runs, derived = (info.query_id, *joins.values()), [kept_stream_of(run) for run in joins.values()]
+    streams = [stream for status in statuses.values() for stream in status.streams]
+    tuples = sum(stream.rows for stream in streams if stream.name not in derived)
     views = [view for status in statuses.values() for view in status.views if view.query_id in runs]
     return {
         "version": STATS_VERSION,

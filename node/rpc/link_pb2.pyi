@@ -211,18 +211,20 @@ class AskProfile(_message.Message):
     def __init__(self, text: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., running: _Optional[str] = ..., counts_only: _Optional[bool] = ..., past_us: _Optional[int] = ...) -> None: ...
 
 class Profiles(_message.Message):
-    __slots__ = ("profiles", "missing", "links", "copies", "counts")
+    __slots__ = ("profiles", "missing", "links", "copies", "counts", "kept_bytes")
     PROFILES_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
     profiles: _containers.RepeatedCompositeFieldContainer[Profile]
     missing: _containers.RepeatedCompositeFieldContainer[Missing]
     links: _containers.RepeatedCompositeFieldContainer[LinkSeen]
     copies: _containers.RepeatedCompositeFieldContainer[RunningCopy]
     counts: RunningCounts
-    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ..., counts: _Optional[_Union[RunningCounts, _Mapping]] = ...) -> None: ...
+    kept_bytes: int
+    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ..., counts: _Optional[_Union[RunningCounts, _Mapping]] = ..., kept_bytes: _Optional[int] = ...) -> None: ...
 
 class RunningCounts(_message.Message):
     __slots__ = ("sent", "ship_all", "shared", "unreached", "frontiers")

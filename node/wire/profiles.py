@@ -119,7 +119,7 @@ def _profile(profile: pb.Profile) -> StreamProfile:
 def _sketch_out(names: Sequence[str], sketch: KeySketch) -> pb.Sketch:
     halves = (sketch.hashes >> np.uint64(_HALF)).astype(np.int64)
     out = pb.Sketch(columns=list(names), hashes=encode_ints(np.diff(halves, prepend=0)))
-    out.counts = encode_ints(sketch.counts)
+    out.counts = encode_ints(sketch.counts.astype(np.int64))
     if sketch.limit != HASH_END:
         invariant(sketch.limit % 2**_HALF == 0, "sketch: limits are hashes, whose lower half is zero")
         out.limit = sketch.limit >> _HALF

@@ -2,8 +2,9 @@
 
 Its rows a second are those that its streams have together, from all of them as heads; which keys they have, and when,
 is seen on the samples on which its streams are compared. A key that one stream alone has to do with is in as many rows
-as its tuples find partners on the average. Not all that is in its window is seen: that of the streams together, each
-through its own window, is less than what the shortest of these windows has of the rows.
+as its tuples find partners on the average; when these come is taken to be by chance, so where a tuple finds many there
+are fewer keys than expected. Not all that is in its window is seen: that of the streams together, each through its own
+window, is less than what the shortest of these windows has of the rows.
 """
 
 from __future__ import annotations
@@ -108,7 +109,12 @@ class _Derived:
             column_bytes=self._column_bytes(),
             keys={names: sketch for names, sketch in keys.items() if sketch is not None},
             visible=self._visible_share(),
+            together=max(1.0, self._rate / max(_LEAST, sum(self._heads(number) for number in self._numbers))),
         )
+
+    def _heads(self, number: int) -> float:
+        """Tuples of a stream in a second that find a row."""
+        return min(self._found[number], self._estimator.carry(number, self._bits).heads)
 
     def _visible_share(self) -> float:
         in_window = max(1e-300, self._rate * self._window_s)
@@ -140,7 +146,7 @@ class _Derived:
         total = 0.0
         for number, rows in self._found.items():
             own = owner is None or owner == number
-            heads = min(rows, self._estimator.carry(number, self._bits).heads) if own else rows
+            heads = self._heads(number) if own else rows
             total += sizes[number] * (heads + REPEATED_SHARE * (rows - heads))
         return total / self._rate
 
@@ -171,7 +177,7 @@ class _Derived:
     def _like(self, number: int, measured: KeySketch) -> KeySketch:
         """Keys of one of its streams: in as many rows as its tuples find partners on the average."""
         ratio = self._rate / max(1e-300, self._estimator.rates[number])
-        return replace(measured, counts=measured.counts * ratio)
+        return replace(measured, counts=measured.counts.astype(np.float64) * ratio)
 
     def _sampled(self, group: Group) -> KeySketch | None:
         """By key, how many rows have it, and when."""

@@ -18,7 +18,7 @@ from planner.algorithms.step_stats import CarryStats, JoinStats, KeysStats
 from planner.estimate.groups import Group, groups_of
 from planner.estimate.members import F64
 from planner.estimate.samples import UNSEEN, Asked, Joined, kept_name, match_share
-from planner.estimate.statistics import KeySketch, Statistics
+from planner.estimate.statistics import KeySketch, Statistics, StreamProfile
 from planner.estimate.stream_sizes import StreamSizes
 from planner.model.constants import BOOK_KEYS_MAX, BOOK_QUESTIONS_MAX
 from planner.model.kept import is_visibility
@@ -71,6 +71,9 @@ class Estimator:
         """The tuples of the window as it is kept."""
         return self.rates[number] * self.kept_s[number]
 
+    def _profile(self, number: int) -> StreamProfile:
+        return self.statistics.profiles[self.aliases[number]]
+
     def _bits(self, columns: frozenset[ColumnRef]) -> int:
         aliases = {column.alias for column in columns}
         return sum(1 << number for number, alias in enumerate(self.aliases) if alias in aliases)
@@ -83,7 +86,8 @@ class Estimator:
             rows = self.rows(head, joined)
             heads = min(rows, self.rates[head] * self._surviving(head, joined))
             step = self.batches_s[head]
-            self._carries[head, joined] = CarryStats(rows, heads, -float(np.expm1(-heads * step)) / step)
+            arrivals = heads / self._profile(head).together
+            self._carries[head, joined] = CarryStats(rows, heads, -float(np.expm1(-arrivals * step)) / step)
         return self._carries[head, joined]
 
     def rows(self, head: int, joined: int) -> float:

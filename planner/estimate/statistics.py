@@ -52,6 +52,8 @@ class StreamProfile:
     keys: Mapping[tuple[str, ...], KeySketch]
     #: Of a kept join: the share of the rows in its window whose components are all in their own windows.
     visible: float | None = None
+    #: So many tuples come at once, in one batch: of a kept join all that one tuple has found.
+    together: float = 1.0
 
     @property
     def rate(self) -> float:

@@ -14,6 +14,7 @@ from planner.algorithms.kinds import Kind
 from planner.explain.drawing import Canvas, Point, Rect, cut_text, text_width
 from planner.explain.measurements import Measured
 from planner.model.plans import route, start_of, window_text
+from planner.model.query import Plan
 from planner.search.choice import Choice
 
 _WIDTH = 1000
@@ -99,9 +100,13 @@ def _carried(choice: Choice, measured: Measured | None) -> dict[Link, _Carried]:
     return found
 
 
+def _plans(choice: Choice) -> tuple[Plan, ...]:
+    """Those of the joins that it keeps, then itself."""
+    return (*choice.plan.inners, choice.plan)
+
+
 def _sites(choice: Choice) -> list[str]:
-    """Of all that is part of the plan."""
-    return sorted({site for part in choice.estimate.parts for site in part.plan.sites})
+    return sorted({site for plan in _plans(choice) for site in plan.sites})
 
 
 def _kept(choice: Choice, site: str, name_letters: int | None = None) -> list[str]:
@@ -123,7 +128,7 @@ def _kept(choice: Choice, site: str, name_letters: int | None = None) -> list[st
 
 def _sequences(choice: Choice) -> list[str]:
     lines = []
-    for plan in (part.plan for part in choice.estimate.parts):
+    for plan in _plans(choice):
         for head in plan.query.aliases:
             place, steps = start_of(plan, head), ""
             for hop in route(plan, head):

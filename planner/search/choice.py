@@ -28,6 +28,8 @@ TREE, SEQUENCES = "tree", "sequences"
 #: A plan that keeps joins must be expected to cost less than the best of sequences by this share. What is expected of
 #: the rows of a join, which nobody has seen, is less certain than what is expected of streams (``bench.trees``).
 TREE_GAIN_MIN = 0.10
+#: Where less is sent, in bytes a second, it is not worth a log.
+_SENT_MIN = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ def choose(
     others = [item for item in compared if item is not best]
     tree = best_tree(costs)
     if tree is not None:
-        if tree.cost < (1 - TREE_GAIN_MIN) * best.estimate.cost:
+        saves = tree.cost < (1 - TREE_GAIN_MIN) * best.estimate.cost
+        if saves and best.estimate.bytes_per_s >= _SENT_MIN:
             others.append(Alternative(SEQUENCES, best.estimate))
             best = Alternative(TREE, tree)
         else:

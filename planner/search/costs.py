@@ -25,6 +25,8 @@ _FORCED_STREAMS_MAX = 6
 _SHIP_ALL_STREAMS_MAX = 8
 #: With more, there are too many steps to try all of them in other ways.
 _REFINED_STREAMS_MAX = 5
+#: With more, a quick look is a greedy one.
+_QUICK_STREAMS_MAX = 5
 
 
 class Model(StrEnum):
@@ -127,17 +129,19 @@ class Costs:
         return best, (ship_all, *forced)
 
     def quick(self) -> Plan:
-        """What the search finds for each head, with the copies of the others in mind; no other plan is looked at."""
+        """Heads one by one, with the copies of the others in mind; no other plan is looked at."""
         space: Space = self._paper or self.wire
-        return self._plan(improved(space, self._alone(space), self._search))
+        search = self._search if len(space.aliases) <= _QUICK_STREAMS_MAX else greedy
+        return self._plan(improved(space, self._alone(space, search), search))
 
-    def _alone(self, space: Space) -> tuple[Found, ...]:
-        return tuple(self._search(space, head, NONE_FREE) for head in range(len(space.aliases)))
+    @staticmethod
+    def _alone(space: Space, search: HeadSearch) -> tuple[Found, ...]:
+        return tuple(search(space, head, NONE_FREE) for head in range(len(space.aliases)))
 
     def _found(self, ship_all: Plan, forced: list[Plan]) -> list[Plan]:
         """What the search finds from each plan to begin with, without repetition."""
         space: Space = self._paper or self.wire
-        alone = self._alone(space)
+        alone = self._alone(space, self._search)
         if self._paper is not None:
             return [self._plan(alone)]
         begins = [alone]

@@ -5,11 +5,11 @@ Then two queries are planned as any others are: one makes the join, the other re
 what is proposed is a plan that can run, and whose rows fit what its sites may keep; what it is expected to cost is what
 ``planner.cost.whole_plan`` says of all of it together.
 
-There are many sets of streams, so only some are looked at: those that equalities link, and of them the ``SUBSETS_MAX``
-whose join weighs least, in bytes of rows a second. What weighs little is cheap to keep and to look into, where its
-streams one after the other may have much. (Fig. 7 of MultiStream goes by the same.) Each is tried at each site, by a
-search of single heads; the best few of these are planned as carefully as queries are. A second join is kept beside the
-first if that is cheaper still.
+There are many sets of streams, so only some are looked at: those that equalities link, and of them a dozen, or fewer of
+many streams, whose join weighs least, in bytes of rows a second. What weighs little is cheap to keep and to look into,
+where its streams one after the other may have much. (Fig. 7 of MultiStream goes by the same.) Each is tried at the site
+of the stream that it moves most of otherwise, the best few at all sites, by a quick search; then a second join beside
+the best. What is best with one, and with two, is planned as carefully as queries are.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from planner.model.kept import inner_query, outer_query, tree_plan
 from planner.model.query import JoinQuery, KeptJoin, Plan, PolicyName, RangeWindow
 from planner.search.costs import Costs, Model, Search
 
-#: Joins that are looked at.
-SUBSETS_MAX = 12
+#: Joins that are looked at, at most; of a query over many streams so many for all of its streams together.
+SUBSETS_MAX, _SUBSETS_STREAMS = 12, 36
+#: Of them those that are tried at every site.
+_PLACED = 3
 #: Sets of streams that are weighed, those of few streams first.
 _WEIGHED_MAX = 300
-#: Of joins at sites, those that are planned carefully.
-_CAREFULLY = 2
 #: With fewer streams all of them would be in the join.
 _STREAMS_MIN = 3
 #: What a kept join may be called (``planner.model.kept``), and no longer than people like it.
@@ -42,6 +42,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 
 #: Sets of streams of a query that are joined and kept.
 _Sets = tuple[tuple[str, ...], ...]
+#: A plan that keeps joins as a quick look found it, and the costs of those with the same joins.
+_Tried = tuple[PlanEstimate, "TreeCosts"]
 
 
 def best_tree(asked: Costs) -> PlanEstimate | None:
@@ -133,39 +135,55 @@ class _Search:
 
     def best(self) -> PlanEstimate | None:
         """With one join, or with two where that is cheaper."""
-        best = self._with_one_more(())
-        if best is None:
-            return None
-        second = self._with_one_more(best.plan.kept)
-        return best if second is None or second.cost >= best.cost else second
+        one = self._with_one_more(())
+        two = None if one is None else self._with_one_more(one[0].plan.kept)
+        tried = [each for each in (one, two) if each is not None]
+        found = [plan for quick, costs in tried for plan in (quick, costs.best())]
+        return min(found, key=_cost, default=None)
 
-    def _with_one_more(self, kept: tuple[KeptJoin, ...]) -> PlanEstimate | None:
-        tried = sorted(((costs.quick(), costs) for costs in self._tried(kept)), key=lambda each: each[0].cost)
-        found = [plan for quick, costs in tried[:_CAREFULLY] for plan in (quick, costs.best())]
-        return min(found, key=lambda estimate: estimate.cost, default=None)
-
-    def _tried(self, kept: tuple[KeptJoin, ...]) -> Iterator[TreeCosts]:
-        """These joins with one more, at each site where it fits."""
-        query = self._asked.query
+    def _with_one_more(self, kept: tuple[KeptJoin, ...]) -> _Tried | None:
+        """The best, by a quick look, that keeps these joins and another one where it fits."""
         inside = [alias for join in kept for alias in join.aliases]
-        for aliases in self._sets:
-            if any(alias in inside for alias in aliases):
-                continue
-            for site in dict.fromkeys((*(query.ref(alias).stream.site for alias in aliases), self._asked.sink)):
-                join = KeptJoin(_name(query, aliases, len(kept)), aliases, site, ())
-                try:
-                    costs = TreeCosts(self._asked, (*kept, join), self._known)
-                except PlanError:
-                    # Its rows would have two columns of one name.
-                    continue
-                if self._fits((*kept, join), costs.rows):
-                    yield costs
+        sets = [aliases for aliases in self._sets if not any(alias in inside for alias in aliases)]
+        tried = [each for aliases in sets for each in self._tried(kept, aliases, self._sites(aliases)[:1])]
+        tried.sort(key=lambda each: _cost(each[0]))
+        best = [each[0].plan.kept[-1].aliases for each in tried[:_PLACED]]
+        # Where there is no room at the first site there may be at another.
+        lacking = [aliases for aliases in sets if aliases not in [each[0].plan.kept[-1].aliases for each in tried]]
+        for aliases in (*best, *lacking[:_PLACED]):
+            tried += self._tried(kept, aliases, self._sites(aliases)[1:])
+        return min(tried, key=lambda each: _cost(each[0]), default=None)
+
+    def _sites(self, aliases: tuple[str, ...]) -> list[str]:
+        """Where a join of these streams may be kept, first where most of what it is made of is."""
+        space, sites = self._asked.wire, dict.fromkeys(self._asked.query.ref(alias).stream.site for alias in aliases)
+        there = dict.fromkeys(sites, 0.0)
+        for number in map(space.aliases.index, aliases):
+            there[space.sites[number]] += space.estimator.rates[number] * space.sizes.tuple_bytes(number)
+        return list(dict.fromkeys((*sorted(there, key=lambda site: -there[site]), self._asked.sink)))
+
+    def _tried(self, kept: tuple[KeptJoin, ...], aliases: tuple[str, ...], sites: list[str]) -> list[_Tried]:
+        found = []
+        for site in sites:
+            joins = (*kept, KeptJoin(_name(self._asked.query, aliases, len(kept)), aliases, site, ()))
+            try:
+                costs = TreeCosts(self._asked, joins, self._known)
+            except PlanError:
+                # Its rows would have two columns of one name.
+                return []
+            if self._fits(joins, costs.rows):
+                found.append((costs.quick(), costs))
+        return found
 
     def _fits(self, kept: tuple[KeptJoin, ...], rows: tuple[KeptRows, ...]) -> bool:
         stored = dict(self._asked.statistics.stored)
         for join, each in zip(kept, rows, strict=True):
             stored[join.site] = stored.get(join.site, 0.0) + each.stored_bytes
         return all(stored[join.site] <= self._asked.options.storage_bytes for join in kept)
+
+
+def _cost(estimate: PlanEstimate) -> float:
+    return estimate.cost
 
 
 def _name(query: JoinQuery, aliases: tuple[str, ...], number: int) -> str:
@@ -185,7 +203,8 @@ def light_sets(asked: Costs) -> list[tuple[str, ...]]:
         rows = sum(space.estimator.rows(head, joined) for head in heads)
         weighed.append((rows * space.sizes.row_bytes(heads[0], joined)[0], [aliases[number] for number in heads]))
     weighed.sort(key=lambda each: each[0])
-    return [tuple(names) for _, names in weighed[:SUBSETS_MAX]]
+    most = max(2, min(SUBSETS_MAX, _SUBSETS_STREAMS // len(aliases)))
+    return [tuple(names) for _, names in weighed[:most]]
 
 
 def _linked_sets(query: JoinQuery) -> list[int]:
