@@ -2,23 +2,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from node.core.effects import ReportStatistics
+from node.core.effects import QueryState, ReportStatistics
 from node.core.queries.shape import shape_of
+from node.io.planning.outcome import Planned
 from node.io.planning.plan_desk import OPTIMAL_STREAMS_MAX, SEARCHES_MAX, PlanDesk, _options
 from node.rpc import control_pb2 as pb
 from planner.algorithms.descriptions import CopyKind
 from planner.model.copies import RunningCopy, copy_of
 from planner.model.errors import PlanError
-from planner.model.query import Algorithm, JoinQuery, RangeWindow, StreamInfo, StreamRef
+from planner.model.kept import inner_query, outer_query, tree_plan
+from planner.model.plans import forced_plan
+from planner.model.query import Algorithm, JoinQuery, KeptJoin, Plan, RangeWindow, StreamInfo, StreamRef
 from planner.model.time_unit import TimeUnit
 from planner.search.choice import Model, Search
+from planner.sql.parser import parse_query
 from tests.unit.sites import Cluster
+
+SITES = ("ash", "bow", "cam")
 
 
 def query(streams: int) -> JoinQuery:
@@ -105,3 +112,38 @@ def test_without_what_streams_are_like_another_plan_can_be_given_but_not_chosen(
     assert planned.warnings == ('stream "b": site bow did not answer within 5 s',)
     with pytest.raises(PlanError, match="chosen by cost requires what its streams are like"):
         asyncio.run(asked.replan(plan, pb.IssueRequest()))
+
+
+def tree() -> Plan:
+    """Three streams, two of which are joined and kept."""
+    schema = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+    catalogue = {
+        name: StreamInfo(name, site, schema, "ts", TimeUnit.MS) for name, site in zip("lmr", SITES, strict=True)
+    }
+    text = (
+        "SELECT a.k FROM l [RANGE 1 S] AS a JOIN m [RANGE 1 S] AS b ON a.k = b.k JOIN r [RANGE 1 S] AS c ON b.k = c.k"
+    )
+    asked = parse_query(text, catalogue)
+    join = KeptJoin("a_b", ("a", "b"), "bow", ())
+    made = replace(join, sequences=forced_plan(inner_query(asked, join), "bow", Algorithm.SM_D1).sequences)
+    return tree_plan(asked, "cam", forced_plan(outer_query(asked, (made,)), "cam", Algorithm.SM_S1).sequences, (made,))
+
+
+def test_a_query_by_a_tree_keeps_its_plan_even_if_it_was_to_be_adaptive() -> None:
+    planned, plain = Planned(tree()), Planned(Cluster().plan("cam", Algorithm.SM_D1))
+    asked = pb.IssueRequest(adaptive=True)
+    assert not desk({}).is_adaptive(asked, planned)
+    assert desk({}).is_adaptive(asked, plain)
+    query = SimpleNamespace(state=QueryState.RUNNING, adaptive=False, planned=planned)
+    assert desk({}).outlook(cast("Any", query)) == "no, a plan that keeps joins stays while its query runs"
+    with pytest.raises(PlanError, match="that neither keeps joins"):
+        asyncio.run(desk({}).replan(tree(), pb.IssueRequest()))
+
+
+def test_copies_of_what_makes_a_kept_join_are_the_querys_own_too() -> None:
+    plan = tree()
+    (inner,) = plan.inners
+    own = copy_of(inner.query, CopyKind.KEYS, "b", ("k",), "ash")
+    other = copy_of(inner.query, CopyKind.FULL, "a", (), "bow")
+    statistics, _, _ = asyncio.run(desk({}, (own, other))._measured(plan.asked, plan))
+    assert statistics.copies == (other,)
