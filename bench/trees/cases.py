@@ -2,7 +2,7 @@
 
 As in MultiStream, a query is named after its edges: L, M or H says how many tuples a tuple finds in the window at the
 other end, one in twenty, one in two, or four. (There: 0.01, 1 and 10 in relations of a million, which would be no rows
-at all, or far too many, in streams of some thousand.) Besides, some things happen that every stream sees: so every
+at all, or far too many, in streams of some thousand.) Besides, a few things happen that every stream sees: so every
 query has rows.
 """
 
@@ -24,12 +24,12 @@ from demo.ports import free_ports
 
 SITES = ("ash", "bow", "cam")
 TAU_MS = 500
-LENGTH_S = 12
+LENGTH_S = 20
 START_MS = 1_760_000_000_000
 #: How many tuples a tuple finds in the window at the other end of an edge.
 FOUND = {"L": 0.05, "M": 0.5, "H": 4.0}
 #: Things that all streams see, in a second, one soon after the other.
-_SEEN_PER_S = 2.0
+_SEEN_PER_S = 0.25
 _SEEN_WITHIN_MS = 400
 #: Keys of such things are above all others.
 _SEEN_FROM = 10**9

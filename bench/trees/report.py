@@ -22,7 +22,7 @@ def report(found: Sequence[Compared], budgets: Sequence[str], *, alone: bool) ->
         "",
         f"`make bench-trees`, {commit()}. {'' if alone else 'Others used the machine. '}",
         f"{len(found)} random chains and stars of three to five streams at three sites, real daemons, native, tau",
-        "0.5 s, 12 s of data. **L**, **M** and **H**: a tuple finds 0.05, 0.5 and 4 tuples in the window at the other",
+        "0.5 s, 20 s of data. **L**, **M** and **H**: a tuple finds 0.05, 0.5 and 4 tuples in the window at the other",
         "end of an edge; mixed: edges differ. `best forced` is the best of the plan that is chosen without storage,",
         "which has sequences only, and of trees given as plan files. Bytes are those of all links, everything included",
         "but planning. Every query has rows, the same by all of its plans.",

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from bench.sites import BenchError
 from bench.trees.cases import TAU_MS, Case
-from node.core.planning.profile import Sample, profile_of
+from node.core.planning.profile import Sample, for_the_wire, profile_of
 from planner.estimate.statistics import Statistics
 from planner.model.plans import plan_dict
 from planner.model.query import FRONTIER_POLICY, JoinQuery, KeptJoin, StreamInfo
@@ -52,20 +52,23 @@ def run(case: Case, plan: object) -> Ran:
     """Run a case by a plan, with daemons of its own."""
     with tempfile.TemporaryDirectory(prefix="narrows-trees-") as name:
         folder = Path(name)
-        config, stats, rows, file = (folder / each for each in ("cluster.toml", "stats.json", "rows.parquet", "plan"))
+        config, stats, rows, file = (
+            folder / each for each in ("cluster.toml", "stats.json", "rows.parquet", "plan.json")
+        )
         case.write_cluster(config, "0")
         file.write_text(json.dumps(plan))
         command = ["run", str(config), "--query", case.text, "--at", case.sink, "--plan", str(file), "--quiet"]
         _narrows(case, [*command, "--out", str(rows), "--stats", str(stats), "--speed", str(SPEED)])
         found = json.loads(stats.read_text())
-        streams = {stream: values["rows"] for stream, values in found["streams"].items()}
-        own = sum(count for stream, count in streams.items() if stream.startswith("s_"))
-        return Ran(
-            sum(link["bytes"] for link in found["links"]),
-            pq.read_table(rows),
-            own,
-            sum(streams.values()) - own,
-        )
+        nbytes = sum(link["bytes"] for link in found["links"])
+        tuples = sum(found["streams"][f"s_{alias}"]["rows"] for alias in case.places)
+        return Ran(nbytes, pq.read_table(rows), tuples, _kept_rows(found))
+
+
+def _kept_rows(stats: Mapping[str, Any]) -> int:
+    """What walks had after the last step of those that make a kept join."""
+    ends = {(way["head"], len(way["steps"])) for join in stats["plan"].get("kept", ()) for way in join["sequences"]}
+    return sum(step["rows"] for step in stats["steps"] if (step["head"], step["step"]) in ends)
 
 
 def _narrows(case: Case, command: Sequence[str]) -> str:
@@ -94,8 +97,8 @@ def forced_trees(case: Case, most: int) -> dict[str, dict[str, object]]:
     found = {}
     for aliases in light_sets(costs)[:most]:
         places = dict.fromkeys((*(case.places[alias] for alias in aliases), case.sink))
-        joins = [KeptJoin("kept", aliases, site, ()) for site in places]
-        best = min((TreeCosts(costs, (join,)).quick() for join in joins), key=lambda estimate: estimate.cost)
+        joins = [KeptJoin("_".join(aliases), aliases, site, ()) for site in places]
+        best = min((TreeCosts(costs, (join,)).best() for join in joins), key=lambda estimate: estimate.cost)
         found[f"{' '.join(aliases)} at {best.plan.kept[0].site}"] = plan_dict(best.plan)
     return found
 
@@ -108,9 +111,10 @@ def _query(case: Case) -> JoinQuery:
 
 
 def _statistics(case: Case, query: JoinQuery) -> Statistics:
-    """What sites would measure of whole streams."""
+    """What sites would tell the home of whole streams."""
     profiles = {}
-    for alias in case.places:
+    for alias, site in case.places.items():
         (rows,) = case.table(alias).combine_chunks().to_batches()
-        profiles[alias] = profile_of(query, alias, TAU_MS, Sample(rows, rows.column("ts").to_numpy()))
+        profile = profile_of(query, alias, TAU_MS, Sample(rows, rows.column("ts").to_numpy()))
+        profiles[alias] = profile if site == case.sink else for_the_wire(profile, 1000 * TAU_MS)
     return Statistics(1000 * TAU_MS, profiles, {})

@@ -8,11 +8,12 @@ from planner.cost.estimates import PlanEstimate
 from planner.estimate.statistics import Statistics
 from planner.model.query import FRONTIER_POLICY, JoinQuery, Plan, Policy
 from planner.search.costs import Alternative, Costs, Model, Options, Search
-from planner.search.trees import TreeCosts, best_tree
+from planner.search.trees import TREE_GAIN_MIN, TreeCosts, best_tree, saves_enough
 
 __all__ = [
     "SEQUENCES",
     "TREE",
+    "TREE_GAIN_MIN",
     "Alternative",
     "Choice",
     "Costs",
@@ -25,11 +26,6 @@ __all__ = [
 
 #: What the best plan that keeps a join is called among alternatives, and the best that keeps none.
 TREE, SEQUENCES = "tree", "sequences"
-#: A plan that keeps joins must be expected to cost less than the best of sequences by this share. What is expected of
-#: the rows of a join, which nobody has seen, is less certain than what is expected of streams (``bench.trees``).
-TREE_GAIN_MIN = 0.10
-#: Where less is sent, in bytes a second, it is not worth a log.
-_SENT_MIN = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +60,7 @@ def choose(
     others = [item for item in compared if item is not best]
     tree = best_tree(costs)
     if tree is not None:
-        saves = tree.cost < (1 - TREE_GAIN_MIN) * best.estimate.cost
-        if saves and best.estimate.bytes_per_s >= _SENT_MIN:
+        if saves_enough(tree, best.estimate):
             others.append(Alternative(SEQUENCES, best.estimate))
             best = Alternative(TREE, tree)
         else:

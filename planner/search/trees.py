@@ -9,7 +9,8 @@ There are many sets of streams, so only some are looked at: those that equalitie
 many streams, whose join weighs least, in bytes of rows a second. What weighs little is cheap to keep and to look into,
 where its streams one after the other may have much. (Fig. 7 of MultiStream goes by the same.) Each is tried at the site
 of the stream that it moves most of otherwise, the best few at all sites, by a quick search; then a second join beside
-the best. What is best with one, and with two, is planned as carefully as queries are.
+the best. What is best with one, and with two, is planned as carefully as queries are; the second must save as much as
+the first (``TREE_GAIN_MIN``).
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ from planner.model.kept import inner_query, outer_query, tree_plan
 from planner.model.query import JoinQuery, KeptJoin, Plan, PolicyName, RangeWindow
 from planner.search.costs import Costs, Model, Search
 
+#: A plan that keeps a join must be expected to cost less by this share than the best that does not. What is expected of
+#: the rows of a join, which nobody has seen, is less certain than what is expected of streams (``bench.trees``).
+TREE_GAIN_MIN = 0.10
+#: Where less is sent, in bytes a second, it is not worth a log.
+_SENT_MIN = 50.0
 #: Joins that are looked at, at most; of a query over many streams so many for all of its streams together.
 SUBSETS_MAX, _SUBSETS_STREAMS = 12, 36
 #: Of them those that are tried at every site.
@@ -44,6 +50,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 _Sets = tuple[tuple[str, ...], ...]
 #: A plan that keeps joins as a quick look found it, and the costs of those with the same joins.
 _Tried = tuple[PlanEstimate, "TreeCosts"]
+
+
+def saves_enough(tree: PlanEstimate, other: PlanEstimate) -> bool:
+    """Whether a plan that keeps a join, or one more, is so much cheaper than another that this is no accident."""
+    return tree.cost < (1 - TREE_GAIN_MIN) * other.cost and other.bytes_per_s >= _SENT_MIN
 
 
 def best_tree(asked: Costs) -> PlanEstimate | None:
@@ -134,12 +145,14 @@ class _Search:
         self._sets = light_sets(asked)
 
     def best(self) -> PlanEstimate | None:
-        """With one join, or with two where that is cheaper."""
-        one = self._with_one_more(())
-        two = None if one is None else self._with_one_more(one[0].plan.kept)
-        tried = [each for each in (one, two) if each is not None]
-        found = [plan for quick, costs in tried for plan in (quick, costs.best())]
-        return min(found, key=_cost, default=None)
+        """With one join, or with two where that saves enough."""
+        one = self._carefully(self._with_one_more(()))
+        two = None if one is None else self._carefully(self._with_one_more(one.plan.kept))
+        return two if one is not None and two is not None and saves_enough(two, one) else one
+
+    @staticmethod
+    def _carefully(tried: _Tried | None) -> PlanEstimate | None:
+        return None if tried is None else min(tried[0], tried[1].best(), key=_cost)
 
     def _with_one_more(self, kept: tuple[KeptJoin, ...]) -> _Tried | None:
         """The best, by a quick look, that keeps these joins and another one where it fits."""
