@@ -314,7 +314,7 @@ class Estimator:
             alias = self.aliases[following]
             found = self._joined(group, head, inside)
             with_it = self._joined(group, head, inside, kept_name(alias) if kept else alias)
-            few = (group.sample.members[alias].counts <= 2) & group.sample.timed
+            few = group.sample.members[alias].few & group.sample.timed
             self._matches[key] = match_share(found, with_it, few, head >= 0)
         return self._matches[key]
 

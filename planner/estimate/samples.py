@@ -126,7 +126,7 @@ class KeySample:
 
     def present(self, alias: str, expected: F64) -> F64:
         """The chance that there is a tuple of each key where ``expected`` are expected."""
-        few = self.members[alias].counts[:, None] <= 2
+        few = self.members[alias].few[:, None]
         return np.where(few & self.timed, np.minimum(expected, 1.0), -np.expm1(-expected))
 
     def asked_by_head(self, head: str, alias: str, asking: F64) -> Asked:
