@@ -88,7 +88,7 @@ def make_case(folder: Path, seed: int, edges: str, shape: str = "chain") -> Case
     domains = [_domain(rates, windows_s, pair, found) for pair, found in zip(pairs, edges, strict=True)]
     for alias in aliases:
         columns = _columns(random, alias, rates[alias], pairs, domains, seen)
-        columns["note"] = sentences(random, len(columns["ts"]), words, int(random.choice([20, 100, 300])))
+        columns["note"] = sentences(random, len(columns["ts"]), words, int(random.choice([60, 200, 500])))
         pq.write_table(pa.table(columns), folder / f"s_{alias}.parquet", compression="zstd")
     sink = SITES[int(random.integers(len(SITES)))]
     text = _text(random, aliases, pairs, windows_s)
@@ -131,6 +131,6 @@ def _text(
     for place, alias in enumerate(aliases):
         on = f" ON {pairs[place - 1][0]}.k{place - 1} = {alias}.k{place - 1}" if place else ""
         parts.append(f"s_{alias} [RANGE {round(windows_s[alias] * 1000)} MS] AS {alias}{on}")
-    chosen = [f"{alias}.{column}" for alias in aliases for column in ("v", "note") if random.random() < 0.5]
+    chosen = [f"{alias}.{column}" for alias in aliases for column in ("v", "note") if random.random() < 0.7]
     outputs = ", ".join(f"{name} AS {name.replace('.', '_')}" for name in ["a.ts", *chosen])
     return f"SELECT {outputs} FROM {' JOIN '.join(parts)}"
