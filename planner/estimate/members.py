@@ -40,7 +40,8 @@ class Member:
     @property
     def few(self) -> NDArray[np.bool_]:
         """The keys of which it is known where each tuple was."""
-        return (self.counts <= 2) & (self.counts == np.floor(self.counts))
+        known: NDArray[np.bool_] = (self.counts <= 2) & (self.counts == np.floor(self.counts))
+        return known
 
     def upto(self, times: F64) -> F64:
         """How many tuples of each key came until then. Up to two are where they were, more are spread evenly."""
