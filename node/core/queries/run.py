@@ -91,7 +91,12 @@ class QueryRun:
         self._early_batches: list[tuple[RowTable, SealedRows]] = []
         self._early_messages: list[tuple[str, StepMessage]] = []
         self._early_bytes = 0
-        self.backlogs = {alias: Backlog() for alias in self.local_aliases}
+        # A stream that feeds a kept join is held back by that. What the join makes may have to wait for more of it, and
+        # its walks here wait for what the join makes.
+        feeding = {ref.stream.name for inner in plan.inners for ref in inner.query.streams}
+        self.backlogs = {
+            alias: Backlog(is_open=plan.query.ref(alias).stream.name in feeding) for alias in self.local_aliases
+        }
         self.counts = RunCounts(query_id, plan, site, self.local_aliases)
         #: The last figures of copies that their holders closed, by the number of the need.
         self.closed_copies: dict[int, CopyStatus] = {}

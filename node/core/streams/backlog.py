@@ -10,7 +10,9 @@ from node.core.limits import Limits
 class Backlog:
     """Grows when a batch is sealed, shrinks when the sink is done with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_open: bool = False) -> None:
+        """``is_open``: something else bounds it, and its source never waits for it."""
+        self._is_open = is_open
         self.batches: deque[tuple[int, int]] = deque()
         self.nbytes = 0
 
@@ -27,4 +29,5 @@ class Backlog:
 
     def full(self, limits: Limits) -> bool:
         """Whether its source has to wait."""
-        return self.nbytes >= limits.ahead_bytes_max or len(self.batches) >= limits.ahead_batches_max
+        is_much = self.nbytes >= limits.ahead_bytes_max or len(self.batches) >= limits.ahead_batches_max
+        return is_much and not self._is_open
