@@ -32,6 +32,8 @@ class HomeRecord:
     first_tick: int | None
     #: The streams because of which it begins no earlier.
     limited_by: tuple[str, ...] = ()
+    #: Walks of the heads of its plan begin with this tick, all before is done: another plan, with other heads, did it.
+    walks_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

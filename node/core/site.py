@@ -53,6 +53,9 @@ from node.core.links.messages import (
     Fetch,
     Fetched,
     Floor,
+    GoOver,
+    Held,
+    Hold,
     HolderMessage,
     KeyAnswer,
     LeaseCopy,
@@ -424,6 +427,13 @@ class Site:
             case Cut():
                 self._participant.successors.on_cut(peer, message)
                 self._issuer.switching.on_cut(message)
+            case Hold():
+                self._participant.successors.on_hold(peer, message)
+            case Held():
+                self._participant.successors.on_held(peer, message)
+                self._issuer.on_held(peer, message)
+            case GoOver():
+                self._participant.successors.on_go_over(peer, message)
             case Floor():
                 self._participant.ends.on_floor(peer, message)
             case Fence():

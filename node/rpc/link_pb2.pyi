@@ -69,7 +69,7 @@ class About(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles", "set_portion", "drop_portion", "fence", "lost", "returned", "ready", "switch", "cut", "floor", "level", "round_trips", "delta")
+    __slots__ = ("query_id", "prepare", "prepared", "refused", "start", "drop", "failed", "sync", "carry", "rows", "done", "ask_matches", "key_answer", "tuple_answer", "open_copy", "fetch", "fetched", "lease_copy", "close_copy", "ask_profile", "profiles", "set_portion", "drop_portion", "fence", "lost", "returned", "ready", "switch", "cut", "floor", "level", "round_trips", "delta", "hold", "held", "go_over")
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     PREPARED_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,9 @@ class Message(_message.Message):
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     ROUND_TRIPS_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    GO_OVER_FIELD_NUMBER: _ClassVar[int]
     query_id: str
     prepare: Prepare
     prepared: Prepared
@@ -136,7 +139,10 @@ class Message(_message.Message):
     level: int
     round_trips: RoundTrips
     delta: int
-    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ..., set_portion: _Optional[_Union[SetPortion, _Mapping]] = ..., drop_portion: _Optional[_Union[DropPortion, _Mapping]] = ..., fence: _Optional[int] = ..., lost: _Optional[_Union[Lost, _Mapping]] = ..., returned: _Optional[_Union[Nothing, _Mapping]] = ..., ready: _Optional[int] = ..., switch: _Optional[int] = ..., cut: _Optional[_Union[Cut, _Mapping]] = ..., floor: _Optional[int] = ..., level: _Optional[int] = ..., round_trips: _Optional[_Union[RoundTrips, _Mapping]] = ..., delta: _Optional[int] = ...) -> None: ...
+    hold: int
+    held: Held
+    go_over: GoOver
+    def __init__(self, query_id: _Optional[str] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., prepared: _Optional[_Union[Prepared, _Mapping]] = ..., refused: _Optional[str] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., drop: _Optional[_Union[Nothing, _Mapping]] = ..., failed: _Optional[str] = ..., sync: _Optional[int] = ..., carry: _Optional[_Union[Place, _Mapping]] = ..., rows: _Optional[str] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., ask_matches: _Optional[_Union[Place, _Mapping]] = ..., key_answer: _Optional[_Union[Place, _Mapping]] = ..., tuple_answer: _Optional[_Union[Place, _Mapping]] = ..., open_copy: _Optional[_Union[OpenCopy, _Mapping]] = ..., fetch: _Optional[int] = ..., fetched: _Optional[int] = ..., lease_copy: _Optional[_Union[LeaseCopy, _Mapping]] = ..., close_copy: _Optional[int] = ..., ask_profile: _Optional[_Union[AskProfile, _Mapping]] = ..., profiles: _Optional[_Union[Profiles, _Mapping]] = ..., set_portion: _Optional[_Union[SetPortion, _Mapping]] = ..., drop_portion: _Optional[_Union[DropPortion, _Mapping]] = ..., fence: _Optional[int] = ..., lost: _Optional[_Union[Lost, _Mapping]] = ..., returned: _Optional[_Union[Nothing, _Mapping]] = ..., ready: _Optional[int] = ..., switch: _Optional[int] = ..., cut: _Optional[_Union[Cut, _Mapping]] = ..., floor: _Optional[int] = ..., level: _Optional[int] = ..., round_trips: _Optional[_Union[RoundTrips, _Mapping]] = ..., delta: _Optional[int] = ..., hold: _Optional[int] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., go_over: _Optional[_Union[GoOver, _Mapping]] = ...) -> None: ...
 
 class Nothing(_message.Message):
     __slots__ = ()
@@ -177,6 +183,24 @@ class Cut(_message.Message):
     head: str
     tick: int
     def __init__(self, generation: _Optional[int] = ..., head: _Optional[str] = ..., tick: _Optional[int] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("generation", "stream", "tick")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    TICK_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    stream: str
+    tick: int
+    def __init__(self, generation: _Optional[int] = ..., stream: _Optional[str] = ..., tick: _Optional[int] = ...) -> None: ...
+
+class GoOver(_message.Message):
+    __slots__ = ("generation", "tick")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    TICK_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    tick: int
+    def __init__(self, generation: _Optional[int] = ..., tick: _Optional[int] = ...) -> None: ...
 
 class SetPortion(_message.Message):
     __slots__ = ("copy", "portion", "spec")
@@ -377,7 +401,7 @@ class Sequence(_message.Message):
     def __init__(self, head: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., start: _Optional[str] = ...) -> None: ...
 
 class Prepare(_message.Message):
-    __slots__ = ("text", "sink", "sequences", "streams", "policy", "generation", "resumed", "begin", "kept", "part")
+    __slots__ = ("text", "sink", "sequences", "streams", "policy", "generation", "resumed", "begin", "kept", "part", "owner")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
     SEQUENCES_FIELD_NUMBER: _ClassVar[int]
@@ -388,6 +412,7 @@ class Prepare(_message.Message):
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     text: str
     sink: str
     sequences: _containers.RepeatedCompositeFieldContainer[Sequence]
@@ -398,7 +423,8 @@ class Prepare(_message.Message):
     begin: Begin
     kept: _containers.RepeatedCompositeFieldContainer[KeptJoin]
     part: str
-    def __init__(self, text: _Optional[str] = ..., sink: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., generation: _Optional[int] = ..., resumed: _Optional[_Union[Resumption, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., kept: _Optional[_Iterable[_Union[KeptJoin, _Mapping]]] = ..., part: _Optional[str] = ...) -> None: ...
+    owner: str
+    def __init__(self, text: _Optional[str] = ..., sink: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., policy: _Optional[_Union[Policy, _Mapping]] = ..., generation: _Optional[int] = ..., resumed: _Optional[_Union[Resumption, _Mapping]] = ..., begin: _Optional[_Union[Begin, _Mapping]] = ..., kept: _Optional[_Iterable[_Union[KeptJoin, _Mapping]]] = ..., part: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class KeptJoin(_message.Message):
     __slots__ = ("name", "aliases", "site", "sequences")
@@ -421,16 +447,20 @@ class Begin(_message.Message):
     def __init__(self, at: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
 
 class Resumption(_message.Message):
-    __slots__ = ("first_tick", "done", "stored_to", "is_alone")
+    __slots__ = ("first_tick", "done", "stored_to", "is_alone", "since", "walks_from")
     FIRST_TICK_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     STORED_TO_FIELD_NUMBER: _ClassVar[int]
     IS_ALONE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    WALKS_FROM_FIELD_NUMBER: _ClassVar[int]
     first_tick: int
     done: _containers.RepeatedCompositeFieldContainer[Frontier]
     stored_to: int
     is_alone: bool
-    def __init__(self, first_tick: _Optional[int] = ..., done: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., stored_to: _Optional[int] = ..., is_alone: _Optional[bool] = ...) -> None: ...
+    since: int
+    walks_from: int
+    def __init__(self, first_tick: _Optional[int] = ..., done: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., stored_to: _Optional[int] = ..., is_alone: _Optional[bool] = ..., since: _Optional[int] = ..., walks_from: _Optional[int] = ...) -> None: ...
 
 class Lost(_message.Message):
     __slots__ = ("generation", "reason")

@@ -23,6 +23,9 @@ from node.core.links.messages import (
     Fetch,
     Fetched,
     Floor,
+    GoOver,
+    Held,
+    Hold,
     KeyAnswer,
     LeaseCopy,
     Level,
@@ -115,10 +118,14 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
                 prepare.resumed.done.extend(_ticks_out(message.resumed.done))
                 prepare.resumed.stored_to = message.resumed.stored_to
                 prepare.resumed.is_alone = message.resumed.is_alone
+                if message.resumed.since is not None:
+                    prepare.resumed.since = message.resumed.since
+                if message.resumed.walks_from is not None:
+                    prepare.resumed.walks_from = message.resumed.walks_from
             if message.beginning != DEFAULT_BEGINNING:
                 prepare.begin.at, prepare.begin.time_ms = message.beginning.at, message.beginning.time_ms
             prepare.kept.extend(kept_out(join) for join in message.kept)
-            prepare.part = message.part
+            prepare.part, prepare.owner = message.part, message.owner
         case Prepared():
             round_trips = _round_trips_out(message.rtt_us)
             prepared = pb.Prepared(earliest=message.earliest, origin_ms=message.origin_ms, round_trips=round_trips)
@@ -152,6 +159,12 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
             out.switch = message.generation
         case Cut():
             out.cut.CopyFrom(pb.Cut(generation=message.generation, head=message.head, tick=message.tick))
+        case Hold():
+            out.hold = message.generation
+        case Held():
+            out.held.CopyFrom(pb.Held(generation=message.generation, stream=message.stream, tick=message.tick))
+        case GoOver():
+            out.go_over.CopyFrom(pb.GoOver(generation=message.generation, tick=message.tick))
         case Floor():
             out.floor = message.generation
         case Drop():
@@ -247,6 +260,12 @@ def decode_message(packed: Packed) -> Message:  # noqa: C901, PLR0912, PLR0915
             found = Switch(query_id, message.switch)
         case "cut":
             found = Cut(query_id, message.cut.generation, message.cut.head, tick_in(message.cut.tick))
+        case "hold":
+            found = Hold(query_id, message.hold)
+        case "held":
+            found = Held(query_id, message.held.generation, message.held.stream, tick_in(message.held.tick))
+        case "go_over":
+            found = GoOver(query_id, message.go_over.generation, tick_in(message.go_over.tick))
         case "floor":
             found = Floor(query_id, message.floor)
         case "drop":
@@ -311,10 +330,13 @@ def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
     if prepare.HasField("resumed"):
         said = prepare.resumed
         stored_to = tick_in(said.stored_to)
-        resumed = Resumption(tick_in(said.first_tick), _ticks(said.done), stored_to, said.is_alone)
+        since = tick_in(said.since) if said.HasField("since") else None
+        walks_from = tick_in(said.walks_from) if said.HasField("walks_from") else None
+        resumed = Resumption(tick_in(said.first_tick), _ticks(said.done), stored_to, said.is_alone, since, walks_from)
     beginning = beginning_in(prepare.begin) if prepare.HasField("begin") else DEFAULT_BEGINNING
     place, kept = (query_id, prepare.text, prepare.sink), tuple(map(kept_in, prepare.kept))
-    return Prepare(*place, sequences, streams, policy, prepare.generation, resumed, beginning, kept, prepare.part)
+    names = prepare.part, prepare.owner
+    return Prepare(*place, sequences, streams, policy, prepare.generation, resumed, beginning, kept, *names)
 
 
 def _prepared(query_id: str, prepared: pb.Prepared) -> Prepared:

@@ -30,6 +30,7 @@ def record_out(record: Record) -> Put:
                 reason=record.reason,
                 first_tick=record.first_tick,
                 limited_by=record.limited_by,
+                walks_from=record.walks_from,
             )
         case DoneRecord():
             message = pb.DoneRecord(done=[link_pb2.Frontier(alias=head, tick=tick) for head, tick in record.done])
@@ -88,7 +89,8 @@ def _home(query_id: str, data: bytes) -> HomeRecord:
         raise PeerProtocolError(f"the record of query {query_id} requires its plan; got {type(prepare).__name__}")
     first_tick = tick_in(record.first_tick) if record.HasField("first_tick") else None
     limited_by = tuple(record.limited_by)
-    return HomeRecord(query_id, prepare, QueryState(record.state), record.reason, first_tick, limited_by)
+    walks_from = tick_in(record.walks_from) if record.HasField("walks_from") else None
+    return HomeRecord(query_id, prepare, QueryState(record.state), record.reason, first_tick, limited_by, walks_from)
 
 
 def _done(query_id: str, data: bytes) -> DoneRecord:

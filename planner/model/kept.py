@@ -101,6 +101,11 @@ def owned_by(plan: Plan, query_id: str) -> Plan:
     return tree_plan(plan.asked, plan.sink, plan.sequences, plan.kept, plan.policy, query_id)
 
 
+def owner_of(plan: Plan) -> str:
+    """After what the derived streams of a plan are called; empty if it has none, or no name yet."""
+    return next((plan.query.ref(join.name).stream.name.removesuffix(join.name)[:-1] for join in plan.keeps), "")
+
+
 def derived_name(owner: str, name: str) -> str:
     """What the stream of a kept join is called."""
     return f"{owner}.{name}" if owner else name

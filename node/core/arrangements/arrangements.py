@@ -36,6 +36,7 @@ from node.core.links.messages import (
     TupleAnswer,
 )
 from node.core.links.outbox import Outbox
+from node.core.queries.query_id import query_of, reader_of
 from node.core.queries.waiting import Waiting
 from node.core.status import CopyStatus, TableStatus
 from node.core.streams.stream import StreamState
@@ -91,12 +92,16 @@ class Arrangements:
 
     def pin(self, query_id: str, pins: Mapping[str, int]) -> None:
         """Have logs keep what a query needs to begin again: by stream, from an event time on."""
+        self._trimmable |= dict.fromkeys([*self._pins.get(query_id, {}), *pins])
         self._pins[query_id] = dict(pins)
-        self._trimmable |= dict.fromkeys(pins)
 
     def pinned(self, query_id: str, stream: str) -> int:
         """The log of a stream has for a query what is from this event time on."""
         return self._pins.get(query_id, {}).get(stream, TICK_MIN)
+
+    def pins_of(self, query_id: str) -> dict[str, int]:
+        """By stream, from which event time on its log is kept for a query."""
+        return dict(self._pins.get(query_id, {}))
 
     def unpin(self, query_id: str) -> None:
         """A query is over."""
@@ -158,7 +163,7 @@ class Arrangements:
         Others may use the copy already, so it is fed until its holder closes it.
         """
         stream = message.spec.stream
-        if not is_current and stream not in self._streams and stream.startswith(f"{message.query_id}."):
+        if not is_current and stream not in self._streams and reader_of(stream) == query_of(message.query_id):
             # That of a join which was kept for the query, and went with it: nobody else reads it.
             self._outbox.ignore(IgnoreReason.UNKNOWN_COPY, message)
             return

@@ -98,6 +98,12 @@ class Resumption:
     stored_to: int
     #: It waits for a site that is away, and may for long: it holds nothing meanwhile, and shares nothing at first.
     is_alone: bool = False
+    #: What ran is another plan with other heads. This one's own walks, or those of the query that reads this kept join,
+    #: begin with this tick or later; and what they see is in the logs for what runs. None: it is the same plan.
+    since: int | None = None
+    #: Walks of its heads began with this tick, all before is another plan's: streams may not have got so far.
+    #: None: they began with the query.
+    walks_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,8 @@ class Prepare:
     #: the one of that name itself. ``text`` and ``streams`` are the whole query's.
     kept: tuple[KeptJoin, ...] = ()
     part: str = ""
+    #: After what the streams of these joins are called; empty: after the query.
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +279,39 @@ class Cut:
     query_id: str
     generation: int
     head: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Every site is ready for a generation with other heads: what comes of your streams from now on waits."""
+
+    query_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """From the site of a stream that a plan before or after has: no walk of it was begun from this tick on.
+
+    It is said before anything of that tick is.
+    """
+
+    query_id: str
+    generation: int
+    stream: str
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoOver:
+    """All streams are held: walks from a tick on are those of a generation, all earlier ones those of the plan before.
+
+    The tick is the highest of those from which streams are held: so nothing of it has been walked by any plan.
+    """
+
+    query_id: str
+    generation: int
     tick: int
 
 
@@ -490,6 +531,9 @@ QueryMessage = (
     | Delta
     | Switch
     | Cut
+    | Hold
+    | Held
+    | GoOver
     | Floor
     | Drop
     | Failed

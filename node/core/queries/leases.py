@@ -90,7 +90,8 @@ class QueryLeases:
             elif need.holder == self._site and not resumed.is_alone:
                 reach = self._reaches[need.alias]
                 begin = None
-                if reach.count is None:
+                # How far back the logs go of what runs by another plan only their sites know.
+                if reach.count is None and resumed.since is None:
                     seen = _seen_from(reach, done_with(need.alias, done))
                     begin = max(resumed.first_tick, min(done[need.alias], seen))
                 arrangements.held.wish(self._query_id, Wish(need.number, self._view(need), begin, self))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from node.core.links.messages import Prepare
-from node.core.queries.query_id import query_of
+from node.core.queries.query_id import query_of, reader_of
 from planner.model.errors import PlanError
-from planner.model.kept import inner_plan, tree_plan
+from planner.model.kept import derived_name, inner_plan, tree_plan
 from planner.model.plans import checked_plan
 from planner.model.query import Plan
 from planner.sql.parser import parse_query
@@ -20,6 +20,9 @@ def plan_of(message: Prepare) -> Plan:
             raise PlanError(f'plan: required the kept join "{message.part}" of {message.sink}, got another')
         return inner_plan(query, joins[0])
     if message.kept:
-        owner = query_of(message.query_id)
+        asked = query_of(message.query_id)
+        owner = message.owner or asked
+        if reader_of(derived_name(owner, message.kept[0].name)) != asked:
+            raise PlanError(f"plan: required kept joins that are called after query {asked}, got {message.owner!r}")
         return tree_plan(query, message.sink, message.sequences, message.kept, message.policy, owner)
     return checked_plan(Plan(query, message.sink, message.sequences, message.policy))

@@ -7,12 +7,15 @@ At its sites a query is a run, which has the query's name, ``frankfurt-1mhqyjj-1
 there are two for a while: the **successor**'s name ends with its generation, ``frankfurt-1mhqyjj-1~1r5wq3p0001``.
 
 A join that is kept for a query is a query of the site that keeps it, ``frankfurt-1mhqyjj-1.pairs@virginia``; its rows
-are the stream ``frankfurt-1mhqyjj-1.pairs`` of that site.
+are the stream ``frankfurt-1mhqyjj-1.pairs`` of that site. What comes before the point is its **owner**: the query, or
+of a plan that the query went over to the run that began it, ``frankfurt-1mhqyjj-1+1r5wq3p0001``. So no stream of a plan
+has the name of one that an earlier plan had.
 """
 
 from __future__ import annotations
 
 _MARK = "~"
+_OWNED_BY = "+"
 _KEPT_AT = "@"
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -47,9 +50,24 @@ def kept_stream_of(query: str) -> str:
     return query.rpartition(_KEPT_AT)[0]
 
 
+def owner_of_run(run: str) -> str:
+    """Whose the streams are of the joins that are kept for a run since it was first prepared."""
+    return run.replace(_MARK, _OWNED_BY)
+
+
+def owner_of_stream(stream: str) -> str:
+    """Whose the stream of a kept join is; empty if it is none."""
+    return stream.rpartition(".")[0]
+
+
+def reader_of(stream: str) -> str:
+    """The query that reads the stream of a kept join; empty if it is none."""
+    return owner_of_stream(stream).partition(_OWNED_BY)[0]
+
+
 def keeping_of(query: str) -> str:
     """The query for which a join is kept that has this name; empty if it is no such name."""
-    return query.rpartition(_KEPT_AT)[0].rpartition(".")[0]
+    return reader_of(kept_stream_of(query))
 
 
 def home_of(query: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from node.core.arrangements.table import RowTable
 from node.core.encoding.rows import decode_rows
 from node.core.errors import PeerProtocolError, QueryFailedError
 from node.core.limits import Limits
-from node.core.links.messages import FIRST_GENERATION, Resumption, Rows, Start, StepMessage, payload_bytes
+from node.core.links.messages import FIRST_GENERATION, Resumption, Rows, Start, StepMessage, Ticks, payload_bytes
 from node.core.links.outbox import Outbox
 from node.core.queries.head_way import HeadWay
 from node.core.queries.leases import QueryLeases
@@ -35,6 +35,18 @@ from planner.model.query import Plan, PolicyName
 
 #: What a message that waits for the start takes beside its data, so that empty ones cannot pile up without end.
 _EARLY_MESSAGE_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A batch of a head of which it is not known by which plan it walks."""
+
+    alias: str
+    sealed: SealedRows
+    rows: pa.RecordBatch
+    #: Whether its stream is one of this site, and whether its walks start here.
+    is_local: bool
+    is_start: bool
 
 
 class TooEarlyError(QueryFailedError):
@@ -69,6 +81,10 @@ class QueryRun:
         #: By head, the successor that walks from a tick on, and the tick; of a successor, from which on it does itself.
         self._ends: dict[str, tuple[int, int]] = {}
         self._cuts: dict[str, int] = {}
+        #: The generation to which heads went over last, the heads that are held, and what came of them since.
+        self._over_for = -1
+        self._holding: dict[str, None] = {}
+        self._held: list[_Held] = []
         self.shape: Shape = shape_of(plan)
         self.prepared_us = outbox.now_us
         #: When it was started, or more of it was done.
@@ -91,7 +107,12 @@ class QueryRun:
         self._early_batches: list[tuple[RowTable, SealedRows]] = []
         self._early_messages: list[tuple[str, StepMessage]] = []
         self._early_bytes = 0
-        self.backlogs = {alias: Backlog() for alias in self.local_aliases}
+        # A stream that feeds a kept join is held back by that. What the join makes may have to wait for more of it, and
+        # its walks here wait for what the join makes.
+        feeding = {ref.stream.name for inner in plan.inners for ref in inner.query.streams}
+        self.backlogs = {
+            alias: Backlog(is_open=plan.query.ref(alias).stream.name in feeding) for alias in self.local_aliases
+        }
         self.counts = RunCounts(query_id, plan, site, self.local_aliases)
         #: The last figures of copies that their holders closed, by the number of the need.
         self.closed_copies: dict[int, CopyStatus] = {}
@@ -264,6 +285,29 @@ class QueryRun:
         if head in self._heads:
             self._heads[head] = replace(self._heads[head], end=tick)
 
+    def hold_head(self, head: str, generation: int) -> None:
+        """What comes of a head from now on waits, until it is known where all go over to a generation.
+
+        That may have been heard before this, from home.
+        """
+        if self._over_for < generation:
+            self._holding[head] = None
+
+    def go_over(self, generation: int, tick: int) -> None:
+        """The walks of all heads from a tick on are those of a generation, which may be this one."""
+        self._over_for = generation
+        self._holding.clear()
+        for head in self.plan.query.aliases:
+            if generation == self.generation:
+                self.begin_head(head, tick)
+            else:
+                self.end_head(head, generation, tick)
+        held, self._held = self._held, []
+        for backlog in self.backlogs.values():
+            backlog.release()
+        for batch in held:
+            self._walk(batch)
+
     def close(self) -> None:
         """Let go of everything."""
         self._life.on(RunEvent.END)
@@ -306,17 +350,25 @@ class QueryRun:
                 del self._cursors[cursor.alias]
 
     def _on_head_batch(self, alias: str, sealed: SealedRows, is_local: bool, is_start: bool) -> None:
-        spans = self._heads[alias].spans(sealed.span)
-        if not spans:
+        if alias not in self._holding and not self._heads[alias].spans(sealed.span):
             return
-        rows = self._views[alias].rows(sealed)
+        batch = _Held(alias, sealed, self._views[alias].rows(sealed), is_local, is_start)
+        if alias not in self._holding:
+            self._walk(batch)
+            return
+        self._held.append(batch)
         if is_local:
-            self.backlogs[alias].add(sealed.span.end, rows.nbytes)
-            self.counts.on_batch(alias, rows)
-        for span in spans if is_start else ():
-            part = self._heads[alias].part(rows, span)
-            walk = Walk(self.query_id, self.generation, alias, span, sealed.sealed_at_us, 0, part)
-            self._running().advance(walk)
+            self.backlogs[alias].hold(batch.rows.nbytes)
+
+    def _walk(self, batch: _Held) -> None:
+        alias, sealed, way = batch.alias, batch.sealed, self._heads[batch.alias]
+        spans = way.spans(sealed.span)
+        if spans and batch.is_local:
+            self.backlogs[alias].add(sealed.span.end, batch.rows.nbytes)
+            self.counts.on_batch(alias, batch.rows)
+        for span in spans if batch.is_start else ():
+            part = way.part(batch.rows, span)
+            self._running().advance(Walk(self.query_id, self.generation, alias, span, sealed.sealed_at_us, 0, part))
 
     def on_delta(self, delta_us: int) -> None:
         """Walks that come go by another delta; those that wait have their time.
@@ -394,7 +446,19 @@ class QueryRun:
             if head in self.backlogs and self.backlogs[head].done(tick):
                 self.moved_us = self._outbox.now_us
 
-    def on_done(self, frontiers: tuple[tuple[str, int], ...]) -> None:
+    def done_as_told(self, frontiers: Ticks) -> Ticks:
+        """What is done of this run's heads by what is said of its query.
+
+        While another plan with other heads runs nothing of a successor is, but all before what is done of all heads.
+        """
+        if not self.is_successor:
+            return frontiers
+        told = dict(frontiers)
+        if told.keys() != self._done.keys():
+            told = dict.fromkeys(self._done, min(told.values()))
+        return tuple((head, max(done, told[head])) for head, done in self._done.items())
+
+    def on_done(self, frontiers: Ticks) -> None:
         """The sink is done with these heads up to these ticks: forget what nobody can see any more."""
         self._life.on(RunEvent.DONE)
         for head, tick in frontiers:

@@ -25,9 +25,13 @@ from planner.model.query import StreamInfo
 class DerivedStream(StreamState):
     """A stream that is kept for one query."""
 
-    def __init__(self, info: StreamInfo, tau_ms: int, logged: LogExtent | None = None) -> None:
+    def __init__(self, info: StreamInfo, tau_ms: int, logged: LogExtent | None = None, begin: int = TICK_MIN) -> None:
+        """``begin``: nobody wants what is before this tick, and it is not made."""
         super().__init__(LocalStream(info, logged=logged), tau_ms)
-        self._appended = TICK_MIN if logged is None else logged.end
+        self.begin = begin
+        if logged is None:
+            self.fed = begin
+        self._appended = begin if logged is None else logged.end
         self._rows = 0 if logged is None else logged.next_tuple
         #: It has all results of its join from this tick on; None while that is not known.
         self.first_tick: int | None = None

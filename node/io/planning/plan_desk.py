@@ -92,24 +92,23 @@ class PlanDesk:
 
         Raises NarrowsError if there is something wrong with what is asked for.
         """
-        query = plan.query
+        query = plan.asked
         options = _options(request, query)
-        given = None if plan.kept else await self._read(_given_plan, request, query, plan.sink, plan.policy)
-        if plan.kept or (given is not None and given.kept):
-            raise PlanError(
-                "another plan requires that neither keeps joins: a query stays a tree, or none, while it runs"
-            )
+        given = await self._read(_given_plan, request, query, plan.sink, plan.policy)
+        if given is not None and (plan.kept or given.kept):
+            return Planned(given), None
         statistics, declared, lacking = await self._measured(query, plan)
         if lacking:
             if given is None:
                 raise PlanError(f"a plan that is chosen by cost requires what its streams are like; got {lacking[0]}")
             return Planned(given, None, declared, lacking), None
-        before = await self.search(_choice_of, plan, statistics, options)
+        # What a plan that keeps joins costs is not estimated.
+        before = None if plan.kept else await self.search(_choice_of, plan, statistics, options)
         if given is None:
             after = await self.search(choose, query, plan.sink, statistics, options, plan.policy)
         else:
             after = await self.search(_choice_of, given, statistics, options)
-        return Planned(after.plan, after, declared), before.estimate
+        return Planned(after.plan, after, declared), None if before is None else before.estimate
 
     def is_adaptive(self, request: pb.IssueRequest, planned: Planned) -> bool:
         """Whether a query may go over to a better plan by itself: if nothing is said, one that was chosen by cost."""

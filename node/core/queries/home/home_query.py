@@ -36,6 +36,7 @@ from node.core.status import HeadProgress
 from node.core.streams.derived import DerivedStream
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_text
 from planner.model.beginning import DEFAULT_BEGINNING, Beginning
+from planner.model.kept import owner_of
 from planner.model.query import Plan
 
 _NOTHING_TO_JOIN = (
@@ -94,6 +95,11 @@ class HomeQuery:
         #: the query that reads it does.
         self.stream: DerivedStream | None = None
         self._begins_with: tuple[int, int | None] | None = None
+        #: Of one that is kept for a query that ran already, by another plan: with what it began; and whether it waits.
+        self.late: Resumption | None = None
+        self._is_held = False
+        #: Walks of the heads of its plan begin with this tick; None: with the query.
+        self._walks_from: int | None = None
 
     @classmethod
     def recovered(
@@ -103,19 +109,31 @@ class HomeQuery:
         home = cls(record.query_id, plan, beginning=record.prepare.beginning)
         home.state, home.reason, home.first_tick = record.state, record.reason, record.first_tick
         home.limited_by = record.limited_by
+        home.late, home._walks_from = record.prepare.resumed, record.walks_from
         if record.first_tick is not None:
-            home.sink = Sink(done or dict.fromkeys(plan.query.aliases, record.first_tick))
+            first = record.first_tick if record.walks_from is None else record.walks_from
+            known = done or {}
+            # What is kept as done may be the plan before's, of which all before its end was done.
+            home.sink = Sink({head: max(first, known.get(head, first)) for head in plan.query.aliases})
             home.kept_done = home.sink.frontiers
             for head, span in sorted(stored, key=lambda walk: walk[1]):
-                home.sink.heads[head].found(span)
+                # Walks of heads that only earlier plans had are done.
+                if head in home.sink.heads:
+                    home.sink.heads[head].found(span)
         return home
 
     def kept_as(self, stream: DerivedStream) -> None:
         """It is a join that is kept: its rows are that stream. What that has in its log is done, all else is not."""
         self.stream = stream
         if self.first_tick is not None:
-            tick = max(self.first_tick, stream.fed)
-            self.sink = KeptSink(dict.fromkeys(self.plan.query.aliases, tick), stream)
+            tick, known = max(self.first_tick, stream.fed), dict(self.kept_done)
+            self.sink = KeptSink({head: max(tick, known.get(head, tick)) for head in self.plan.query.aliases}, stream)
+
+    def begins_late(self, stream: DerivedStream, late: Resumption) -> None:
+        """It is a join that is kept for a query that runs already: it has what that can see from some tick on."""
+        self.late, self.first_tick, self._is_held = late, late.first_tick, True
+        self.kept_as(stream)
+        self.begun()
 
     def reaches_to(self, beginning: Beginning) -> bool:
         """The query that reads it had begun, when this one was not; whether it was to begin elsewhere."""
@@ -124,12 +142,12 @@ class HomeQuery:
 
     def begins_with(self, tick: int, origin_ms: int | None) -> None:
         """The query that reads it begins with that tick, and so will this one."""
-        self._begins_with = tick, origin_ms
+        self._begins_with, self._is_held = (tick, origin_ms), False
 
     @property
     def is_begun(self) -> bool:
         """Whether the query that reads it has begun."""
-        return self.sink is not None or self._begins_with is not None
+        return (self.sink is not None and not self._is_held) or self._begins_with is not None
 
     @property
     def reaches_too_late(self) -> str:
@@ -168,6 +186,10 @@ class HomeQuery:
     def adopt(self, switch: PlanSwitch) -> None:
         """It goes on by the other plan alone."""
         self.plan, self.generation, self.switch = switch.plan, switch.generation, None
+        if switch.over_at is not None:
+            self._walks_from = switch.over_at
+            self.sink = Sink(dict.fromkeys(self.plan.query.aliases, switch.over_at))
+            self._again.clear()
         self._tell_sites()
         switch.state = SwitchState.SWITCHED
 
@@ -191,7 +213,7 @@ class HomeQuery:
     def is_withheld(self) -> bool:
         """Whether all sites of a join that is kept are ready, and the query that reads it has not begun."""
         is_waiting = self.stream is not None and not self.is_begun
-        return is_waiting and self.state is QueryState.PREPARING and not self.waiting_for
+        return is_waiting and self.is_ready and not self.waiting_for
 
     @property
     def is_ready(self) -> bool:
@@ -208,16 +230,29 @@ class HomeQuery:
         return heads if any(head.done < head.goal for head in heads) else ()
 
     @property
+    def is_level(self) -> bool:
+        """Whether a join that is kept, and began late, has caught up with the stream of its that was behind."""
+        if self.late is None or self.sink is None:
+            return True
+        goal = min((goal for _, goal in self._again.values()), default=TICK_END)
+        return self.sink.complete or (
+            self.state is QueryState.RUNNING and all(done >= goal for _, done in self.sink.frontiers)
+        )
+
+    @property
     def reason_if_whole(self) -> str:
         """What is to be said of it while nothing is wrong."""
         return _NOTHING_TO_JOIN if self.first_tick == TICK_END else ""
 
     def record(self) -> HomeRecord:
         """What home must know of it after a crash."""
-        return HomeRecord(self.query_id, self._question(), self.state, self.reason, self.first_tick, self.limited_by)
+        question = replace(self._question(), resumed=self.late)
+        begun = self.first_tick, self.limited_by, self._walks_from
+        return HomeRecord(self.query_id, question, self.state, self.reason, *begun)
 
     def _question(self, plan: Plan | None = None) -> Prepare:
         plan = plan or self.plan
+        owner = owner_of(plan)
         query = plan.asked
         streams = {ref.stream.name: ref.stream for ref in query.streams}
         return Prepare(
@@ -230,6 +265,7 @@ class HomeQuery:
             beginning=self.beginning,
             kept=plan.kept,
             part=plan.part,
+            owner="" if owner == self.query_id else owner,
         )
 
     def prepare(self) -> Prepare:
@@ -238,13 +274,26 @@ class HomeQuery:
 
     def prepare_successor(self, switch: PlanSwitch) -> Prepare:
         """What every site of another plan is asked, to which the query is to go over."""
-        question, generation = self._question(switch.plan), switch.generation
-        return replace(question, query_id=switch.run_id, generation=generation, resumed=self._resumption(False))
+        question, generation, resumed = self._question(switch.plan), switch.generation, self._resumption(False)
+        if switch.holds and resumed is not None:
+            since = min(tick for _, tick in resumed.done)
+            resumed = replace(resumed, done=self.done_for(switch), since=since)
+        return replace(question, query_id=switch.run_id, generation=generation, resumed=resumed)
+
+    def done_for(self, switch: PlanSwitch) -> Ticks:
+        """By head of the plan to which it is to go over, what is done; of other heads what is done of all."""
+        assert self.sink is not None
+        if not switch.holds:
+            return self.sink.frontiers
+        lowest = min(tick for _, tick in self.sink.frontiers)
+        return tuple((head, lowest) for head in switch.plan.query.aliases)
 
     def _resumption(self, is_alone: bool) -> Resumption | None:
         if self.sink is None or self.first_tick is None:
             return None
-        return Resumption(self.first_tick, self.sink.frontiers, self.sink.stored_to(self.first_tick), is_alone)
+        since = None if self.late is None else self.late.since
+        stored_to = self.sink.stored_to(self.first_tick)
+        return Resumption(self.first_tick, self.sink.frontiers, stored_to, is_alone, since, self._walks_from)
 
     def restarted(self, now_us: int) -> None:
         """Its home is in another life: whoever prepares has as long again."""
@@ -300,6 +349,9 @@ class HomeQuery:
             done = dict.fromkeys(self.plan.query.aliases, self.first_tick)
             self.sink = Sink(done) if self.stream is None else KeptSink(done, self.stream)
         else:
+            if self.late is not None and isinstance(self.sink, KeptSink):
+                # What logs do not have any more no walk of the query that reads it can see.
+                self.sink.skip_to(self._begins)
             resumed = Resumed(self.sink.frontiers, self._begins, self.sink.islands)
             goals = dict(self._frontiers)
             self._again = {head: (done, goals[head]) for head, done in self.sink.frontiers}

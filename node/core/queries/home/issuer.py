@@ -11,7 +11,7 @@ from node.core.effects import IgnoreReason, NoteIgnored, QueryState, ReportQuery
 from node.core.errors import PeerProtocolError
 from node.core.events import QueryIssued, RowsStored
 from node.core.limits import Limits
-from node.core.links.messages import Delta, Drop, Lost, Prepared, Returned, RoundTrips
+from node.core.links.messages import Delta, Drop, Held, Lost, Prepared, Returned, RoundTrips
 from node.core.links.outbox import Outbox
 from node.core.queries.home.done_news import DoneNews
 from node.core.queries.home.generations import Generations
@@ -225,6 +225,10 @@ class Issuer:
         """A walk is over, with its result rows: have them kept, once."""
         query_id = query_of(walk.query_id)
         home = self.homes.get(query_id)
+        switch = None if home is None else home.switch
+        if switch is not None and switch.holds and walk.generation == switch.generation:
+            switch.take(walk)
+            return
         if home is None or home.sink is None or walk.head not in home.sink.heads:
             raise PeerProtocolError(f"query {query_id} requires rows of its heads, at its sink; got {walk.head!r}")
         if home.state.ended:
@@ -255,7 +259,26 @@ class Issuer:
     def _stored(self, home: HomeQuery, event: RowsStored) -> None:
         if home.sink is not None and home.sink.heads[event.head].stored(event.span):
             self.done_news.add(home)
-            self.switching.raise_floor(home)
+            self._raise_floor(home)
+
+    def on_held(self, peer: str, message: Held) -> None:
+        """The site of a stream holds it, before heads go over to another plan."""
+        home = self.switching.on_held(peer, message)
+        if home is not None:
+            self._raise_floor(home)
+
+    def _raise_floor(self, home: HomeQuery) -> None:
+        """If the plan before has ended what it had to do, what the other one has found since is taken."""
+        before = home.plan
+        walks = self.switching.raise_floor(home)
+        if home.plan is not before:
+            self.done_news.add(home)
+        try:
+            for walk in walks:
+                self.store(walk)
+        except PeerProtocolError as error:
+            # Which of the sites sent rows of the same ticks twice is not known.
+            self.ends.end(home.query_id, QueryState.FAILED, str(error))
 
     def kept_done(self, query_id: str) -> dict[str, int]:
         """How far a query issued here is done, as home will know after a crash; nothing of one that is forgotten."""
@@ -265,5 +288,10 @@ class Issuer:
     def fail(self, run_id: str, reason: str) -> None:
         """A site cannot go on with a query, by one of its plans; what is void already it need not."""
         home = self.homes.get(query_of(run_id))
-        if home is not None and (not is_successor(run_id) or run_id in home.run_ids):
+        if home is None or (is_successor(run_id) and run_id not in home.run_ids):
+            return
+        if home.switch is not None and home.switch.holds and home.switch.run_id == run_id:
+            # Nothing of the other plan is stored, so the one before can go on.
+            self.begin_again(home, reason)
+        else:
             self.ends.end(home.query_id, QueryState.FAILED, reason)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.encoding.rows import empty_batch
+from node.core.links.messages import Ticks
 from node.core.queries.home.sink import HeadLedger, Sink
 from node.core.queries.waiting import Walk
 from node.core.streams.derived import DerivedStream
@@ -65,6 +66,12 @@ class KeptSink(Sink):
         self.stream = stream
         #: Rows that are in no batch yet, each walk's with its first and its last time.
         self._waiting: list[tuple[int, int, pa.RecordBatch]] = []
+
+    def skip_to(self, begins: Ticks) -> None:
+        """Of these heads nothing is wanted before these ticks."""
+        for head, tick in begins:
+            if tick > self._ledgers[head].done:
+                self._ledgers[head].done_to(tick)
 
     def take(self, walk: Walk) -> bool:
         """The rows of a walk; False if it was taken before. Raises PeerProtocolError as ``HeadLedger.take`` does."""

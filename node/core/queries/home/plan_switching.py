@@ -1,7 +1,8 @@
 """How queries go over to another plan, at their home: who is asked, who is told, and when it is given up.
 
 ``plan_switch`` has how far each has got. Until heads are cut the plan before stays, and nothing has happened. After
-that only a new generation can end it earlier: by the new plan, for nothing is known of the cuts then.
+that only a new generation can end it earlier: by the new plan, for nothing is known of the cuts then; or, if the plans
+have other heads, by the plan before, for nothing that the new one found is stored.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from node.core.effects import IgnoreReason, QueryState, ReportSwitch, SwitchState
 from node.core.events import ReplanRequested
 from node.core.limits import Limits
-from node.core.links.messages import Cut, Drop, Floor, Prepared, Ready, Switch
+from node.core.links.messages import Cut, Drop, Floor, GoOver, Held, Hold, Prepared, Ready, Switch
 from node.core.links.outbox import Outbox
 from node.core.queries.home.generations import Generations
 from node.core.queries.home.home_query import HomeQuery
 from node.core.queries.home.home_records import HomeRecords
 from node.core.queries.home.plan_switch import PlanSwitch
-from node.core.queries.query_id import query_of
+from node.core.queries.query_id import owner_of_run, query_of, successor_of
+from node.core.queries.waiting import Walk
+from planner.model.kept import owned_by, owner_of
 from planner.model.query import PolicyName
 
 
@@ -47,7 +50,8 @@ class PlanSwitching:
             self._outbox.do(report)
             return
         assert home is not None
-        switch = PlanSwitch(home.query_id, number, event.plan, event.why, self._outbox.now_us)
+        plan = owned_by(event.plan, owner_of_run(successor_of(home.query_id, number)))
+        switch = PlanSwitch(home.query_id, number, plan, event.why, self._outbox.now_us, home.plan)
         home.going_over(switch)
         self._report(home.query_id, switch)
         self._records.keep_news(home)
@@ -68,11 +72,9 @@ class PlanSwitching:
         policies = {home.plan.policy.name, event.plan.policy.name}
         if PolicyName.DELTA in policies:
             return f"{who} policy frontier: by policy delta its probes go by the clock; got delta"
-        if home.plan.kept or event.plan.kept:
-            return f"{who} that neither keeps joins: a query does not go from a tree, or to one, while it runs"
-        if event.plan.query != home.plan.query or event.plan.sink != home.plan.sink:
+        if event.plan.asked != home.plan.asked or event.plan.sink != home.plan.sink:
             return f"{who} one of the same query, for {home.plan.sink}; got another"
-        if event.plan == home.plan:
+        if owned_by(event.plan, owner_of(home.plan)) == home.plan:
             return f"{who} another one; got that by which it runs"
         if unlinked := self._outbox.unlinked(event.plan.sites):
             return f"{who} links with all its sites; got none with {', '.join(unlinked)}"
@@ -85,7 +87,7 @@ class PlanSwitching:
             self._outbox.ignore(IgnoreReason.OTHER_GENERATION, message)
             return
         now_us = self._outbox.now_us
-        start = switch.prepared(peer, message, home.first_tick, home.sink.frontiers, now_us)
+        start = switch.prepared(peer, message, home.first_tick, home.done_for(switch), now_us)
         if start is not None:
             self._records.keep_news(home)
             for site in switch.plan.sites:
@@ -95,10 +97,15 @@ class PlanSwitching:
         """A site could go on with another plan; after the last one, all go over."""
         home = self._switching(message)
         if home is not None and home.switch is not None and home.switch.ready(peer):
-            home.switch.switch()
-            self._report(home.query_id, home.switch)
-            for site in home.switch.plan.sites:
-                self._outbox.send(site, Switch(home.query_id, home.switch.generation))
+            switch = home.switch
+            switch.switch()
+            self._report(home.query_id, switch)
+            if switch.holds:
+                for site in home.sites:
+                    self._outbox.send(site, Hold(home.query_id, switch.generation))
+            else:
+                for site in switch.plan.sites:
+                    self._outbox.send(site, Switch(home.query_id, switch.generation))
 
     def on_cut(self, message: Cut) -> None:
         """The site of a head, as ``Successors`` made sure, went over."""
@@ -107,24 +114,39 @@ class PlanSwitching:
             home.switch.cut(message.head, message.tick)
             self.raise_floor(home)
 
-    def _switching(self, message: Ready | Cut) -> HomeQuery | None:
+    def on_held(self, peer: str, message: Held) -> HomeQuery | None:
+        """The site of a stream holds it; after the last one, all heads go over. The query of which they do."""
+        home = self._switching(message)
+        if home is None or home.switch is None:
+            return None
+        tick = home.switch.hold(peer, message.stream, message.tick)
+        if tick is None:
+            return None
+        for site in home.sites:
+            self._outbox.send(site, GoOver(home.query_id, home.switch.generation, tick))
+        return home
+
+    def _switching(self, message: Ready | Cut | Held) -> HomeQuery | None:
         home = self._homes.get(message.query_id)
         if home is not None and home.switch is not None and home.switch.generation == message.generation:
             return home
         return None
 
-    def raise_floor(self, home: HomeQuery) -> None:
-        """When all walks by the plan before are done, it goes on by the new one alone."""
+    def raise_floor(self, home: HomeQuery) -> list[Walk]:
+        """When all walks by the plan before are done, it goes on by the new one alone; walks of that which waited."""
         switch = home.switch
         if switch is None or home.sink is None or not switch.is_over(home.sink.frontiers):
-            return
+            return []
         before = home.plan.sites
         home.adopt(switch)
+        self._records.keep(home)
+        # Of other heads nothing else is known.
+        self._records.keep_news(home)
         for site in before:
             is_left = site in home.plan.sites
             self._outbox.send(site, Floor(home.query_id, home.generation) if is_left else Drop(home.query_id))
-        self._records.keep(home)
         self._report(home.query_id, switch)
+        return switch.walks
 
     # -- an early end -------------------------------------------------------------------------
 
@@ -133,7 +155,7 @@ class PlanSwitching:
         switch = home.switch
         if switch is None:
             return
-        if switch.state is SwitchState.PREPARING:
+        if switch.state is SwitchState.PREPARING or switch.holds:
             self.give_up(home, reason)
             return
         before = home.plan.sites
@@ -173,9 +195,12 @@ class PlanSwitching:
         assert switch is not None
         home.stays(switch)
         for site in switch.plan.sites:
-            self._outbox.send(site, Drop(switch.run_id))
+            # At one that has nothing to do by the plan that stays nothing else is left of the query.
+            name = switch.run_id if site in home.plan.sites else home.query_id
+            self._outbox.send(site, Drop(name))
         self._report(home.query_id, switch, reason)
 
     def _report(self, query_id: str, switch: PlanSwitch, reason: str = "") -> None:
-        report = ReportSwitch(query_id, switch.generation, switch.state, switch.plan, switch.why, reason)
-        self._outbox.do(report)
+        # Whoever reads it asked for a plan that has no name yet.
+        plan = owned_by(switch.plan, "")
+        self._outbox.do(ReportSwitch(query_id, switch.generation, switch.state, plan, switch.why, reason))

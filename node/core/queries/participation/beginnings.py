@@ -93,7 +93,7 @@ class Beginnings:
             run = self._runs[run_id]
             unmet = [site for site in run.plan.sites if site in self._unmet]
             missed = self._outbox.away(run.plan.sites) if run.is_resumed else unmet
-            if not missed and self._kept.are_ready(query_of(run_id)):
+            if not missed and self._kept.are_ready(run.plan):
                 beginning.is_told = True
                 self._outbox.send(run.plan.sink, self._prepared(beginning, run))
 
@@ -116,7 +116,7 @@ class Beginnings:
         """Tell homes of successors that could take over: all that they look at has caught up with its streams."""
         for run_id in list(self._unlevel):
             run = self._runs[run_id]
-            if run.is_level:
+            if run.is_level and self._kept.are_level(run.plan):
                 del self._unlevel[run_id]
                 self._outbox.send(run.plan.sink, Ready(query_of(run_id), run.generation))
 

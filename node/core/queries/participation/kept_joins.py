@@ -4,6 +4,9 @@ When a query is prepared that reads such a stream, the stream is made and its jo
 the sites of the join are. With the query the join starts, from the same tick on: so the stream has exactly the rows
 that the query is to see. It goes when the query does. A join that fails ends its query; whatever else happens to one
 of the two, the other only waits: the join has its own generations.
+
+A query that runs may go over to a plan that keeps joins. Those begin **late**: they make what that plan's walks can
+see, from logs, while the query goes on by the plan before. Such a join begins and ends with the plan.
 """
 
 from __future__ import annotations
@@ -14,21 +17,29 @@ from dataclasses import dataclass
 from node.core.arrangements.arrangements import Arrangements
 from node.core.effects import AppendBatch, OpenLog, QueryState, RemoveLog
 from node.core.limits import Limits
-from node.core.links.messages import Prepare, Start
+from node.core.links.messages import Prepare, Resumption, Start
 from node.core.links.outbox import Outbox
 from node.core.queries.home.home_query import HomeQuery
 from node.core.queries.home.issuer import Issuer
 from node.core.queries.home.kept_sink import KeptSink
 from node.core.queries.participation.pins import NOT_KEPT
 from node.core.queries.plan_message import plan_of
-from node.core.queries.query_id import keeping_of, kept_join_of
+from node.core.queries.query_id import (
+    is_successor,
+    kept_join_of,
+    kept_stream_of,
+    owner_of_run,
+    owner_of_stream,
+    query_of,
+    reader_of,
+)
 from node.core.query_records import Recovered
 from node.core.streams.derived import DerivedStream
 from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from planner.model.beginning import BeginAt, Beginning
 from planner.model.errors import NarrowsError
-from planner.model.kept import derived_stream
+from planner.model.kept import derived_stream, owner_of
 from planner.model.query import KeptJoin, Plan
 
 
@@ -36,10 +47,19 @@ from planner.model.query import KeptJoin, Plan
 class _Kept:
     """A join that is kept here."""
 
-    #: The query that reads it, and the one that makes it.
-    reader: str
+    #: The query that makes it.
     query_id: str
     stream: DerivedStream
+
+    @property
+    def reader(self) -> str:
+        """The query that reads it."""
+        return reader_of(self.stream.info.name)
+
+    @property
+    def owner(self) -> str:
+        """After what the streams of the plan are called for which it is kept."""
+        return owner_of_stream(self.stream.info.name)
 
 
 class KeptJoins:
@@ -66,7 +86,7 @@ class KeptJoins:
     def recover(self, streams: Mapping[str, DerivedStream]) -> None:
         """Know again what was kept in an earlier life."""
         for query_id, stream in streams.items():
-            self._kept[stream.info.name] = _Kept(keeping_of(query_id), query_id, stream)
+            self._kept[stream.info.name] = _Kept(query_id, stream)
 
     def forget_unread(self, readers: Collection[str]) -> None:
         """Of what was kept in an earlier life only what these queries read is needed."""
@@ -80,7 +100,7 @@ class KeptJoins:
         for join in self._here(plan):
             kept = self._kept.get(plan.query.ref(join.name).stream.name)
             if kept is None:
-                if message.resumed is not None:
+                if message.resumed is not None and not is_successor(message.query_id):
                     required = f'site {join.site} requires the kept join "{join.name}" of query {message.query_id}'
                     raise NarrowsError(f"data loss: {required}; got nothing: {NOT_KEPT}")
                 continue
@@ -88,8 +108,11 @@ class KeptJoins:
             if _is_broken(home):
                 raise NarrowsError(_broken(kept, home))
 
-    def keep(self, plan: Plan, message: Prepare) -> None:
-        """Have the joins that a query reads here: those that are not there are begun."""
+    def keep(self, plan: Plan, message: Prepare, begins: Mapping[str, int]) -> None:
+        """Have the joins that a query reads here: those that are not there are begun.
+
+        ``begins``: by alias, from which tick on a query that runs needs them.
+        """
         for join, inner in zip(plan.keeps, plan.inners, strict=True):
             if join.site != self._outbox.site:
                 continue
@@ -98,16 +121,22 @@ class KeptJoins:
                 if message.resumed is not None:
                     self._reach_to(self._kept[info.name], message.resumed.first_tick)
                 continue
-            stream = DerivedStream(info, self._tau_ms)
-            query_id = kept_join_of(message.query_id, join.name, join.site)
-            self._kept[info.name] = _Kept(message.query_id, query_id, stream)
+            resumed = message.resumed
+            begin = TICK_MIN if resumed is None else begins[join.name]
+            stream = DerivedStream(info, self._tau_ms, begin=begin)
+            query_id = kept_join_of(owner_of_stream(info.name), join.name, join.site)
+            self._kept[info.name] = _Kept(query_id, stream)
             self._streams[info.name] = stream
             self._arrangements.add_stream(info.name)
             self._outbox.do(OpenLog(info.name))
             # It may have been begun by an earlier life of the site, of which nothing is left.
             generation = self._issuer.generations.next()
             home = HomeQuery(query_id, inner, self._outbox.now_us, message.beginning, generation)
-            home.kept_as(stream)
+            if resumed is None:
+                home.kept_as(stream)
+            else:
+                done = tuple((alias, begin) for alias in join.aliases)
+                home.begins_late(stream, Resumption(resumed.first_tick, done, resumed.first_tick, since=resumed.since))
             self._issuer.add(home)
 
     def _reach_to(self, kept: _Kept, tick: int) -> None:
@@ -121,12 +150,12 @@ class KeptJoins:
     def _here(self, plan: Plan) -> list[KeptJoin]:
         return [join for join in plan.keeps if join.site == self._outbox.site]
 
-    def are_ready(self, reader: str) -> bool:
-        """Whether the joins that a query reads here can start with it, or run."""
+    def are_ready(self, plan: Plan) -> bool:
+        """Whether the joins that a plan reads here can start with it, or run."""
         ready = True
-        for kept in self._of(reader):
+        for kept in self._for(plan):
             home = self._issuer.homes[kept.query_id]
-            if home.first_tick is not None:
+            if home.is_begun and home.first_tick is not None:
                 kept.stream.first_tick = home.first_tick
             elif home.is_withheld:
                 kept.stream.first_tick, kept.stream.origin_ms = home.earliest, home.origin_ms
@@ -134,9 +163,13 @@ class KeptJoins:
                 ready = False
         return ready
 
-    def begin(self, reader: str, message: Start) -> None:
-        """A query starts: so do the joins that it reads, unless they have."""
-        for kept in self._of(reader):
+    def are_level(self, plan: Plan) -> bool:
+        """Whether the joins that a plan reads here, and that began late, have caught up with their streams."""
+        return all(self._issuer.homes[kept.query_id].is_level for kept in self._for(plan))
+
+    def begin(self, plan: Plan, message: Start) -> None:
+        """A query starts by a plan: so do the joins that it reads, unless they have."""
+        for kept in self._for(plan):
             home = self._issuer.homes[kept.query_id]
             if not home.is_begun and not home.state.ended:
                 is_withheld = home.is_withheld
@@ -171,16 +204,27 @@ class KeptJoins:
     # -- the end ------------------------------------------------------------------------------
 
     def broken(self) -> Iterator[tuple[str, str]]:
-        """Queries that cannot go on because a join that is kept for them has ended, and why."""
+        """Owners of joins that have ended, because of which they cannot go on; and why."""
         for kept in list(self._kept.values()):
             home = self._issuer.homes[kept.query_id]
             if _is_broken(home):
-                yield kept.reader, _broken(kept, home)
+                yield kept.owner, _broken(kept, home)
 
     def forget(self, reader: str) -> None:
         """A query is over: nothing that was kept for it is needed."""
-        for kept in self._of(reader):
+        for kept in [kept for kept in self._kept.values() if kept.reader == reader]:
             self._forget(kept)
+
+    def forget_run(self, run_id: str) -> None:
+        """A query does not go over to another plan."""
+        for kept in [kept for kept in self._kept.values() if kept.owner == owner_of_run(run_id)]:
+            self._forget(kept)
+
+    def forget_but(self, query_id: str, plan: Plan) -> None:
+        """A query has one plan: nothing that was kept for it by another one is needed."""
+        for kept in [kept for kept in self._kept.values() if kept.reader == query_of(query_id)]:
+            if kept.owner != owner_of(plan):
+                self._forget(kept)
 
     def _forget(self, kept: _Kept) -> None:
         name = kept.stream.info.name
@@ -190,8 +234,9 @@ class KeptJoins:
         self._arrangements.remove_stream(name)
         self._outbox.do(RemoveLog(name))
 
-    def _of(self, reader: str) -> list[_Kept]:
-        return [kept for kept in self._kept.values() if kept.reader == reader]
+    def _for(self, plan: Plan) -> list[_Kept]:
+        names = [plan.query.ref(join.name).stream.name for join in self._here(plan)]
+        return [self._kept[name] for name in names if name in self._kept]
 
 
 def _is_broken(home: HomeQuery) -> bool:
@@ -213,6 +258,8 @@ def derived_streams(recovered: Recovered, tau_ms: int) -> dict[str, DerivedStrea
         message = record.prepare
         if message.part:
             plan = plan_of(message)
-            info = derived_stream(plan.asked, plan.kept[0], keeping_of(record.query_id))
-            found[record.query_id] = DerivedStream(info, tau_ms, recovered.kept_logs.get(info.name))
+            owner = owner_of_stream(kept_stream_of(record.query_id))
+            info = derived_stream(plan.asked, plan.kept[0], owner)
+            begin = TICK_MIN if message.resumed is None else message.resumed.done[0][1]
+            found[record.query_id] = DerivedStream(info, tau_ms, recovered.kept_logs.get(info.name), begin)
     return found

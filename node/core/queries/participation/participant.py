@@ -85,7 +85,7 @@ class Participant:
         self.ends = RunEnds(
             self.runs, self.beginnings, self.pins, self.openings, self.lagging, self.figures, issuer, outbox, kept
         )
-        self.successors = Successors(streams, outbox, self.runs)
+        self.successors = Successors(streams, outbox, self.runs, self.ends)
         self.deliveries = Deliveries(self.runs, self.fences, self.ends, issuer, outbox, work, arrangements)
 
     def takes_part(self, peer: str, query_id: str) -> bool:
@@ -117,8 +117,12 @@ class Participant:
                 self._kept.forget(query_id)
             self._outbox.send(peer, Refused(message.query_id, str(error)))
             return
-        self._kept.keep(plan, message)
         if not takes_over:
+            self._kept.forget_but(query_id, plan)
+        self._kept.keep(plan, message, begins)
+        if takes_over:
+            self.pins.keep_too(query_id, plan, begins)
+        else:
             self.pins.keep(query_id, plan, begins)
         if message.generation != FIRST_GENERATION:
             for site in plan.sites:
@@ -209,7 +213,7 @@ class Participant:
             stream = self._streams[run.plan.query.ref(alias).stream.name]
             if not stream.started and message.origin_ms is not None:
                 stream.origin_ms = message.origin_ms
-        self._kept.begin(query_of(run.query_id), message)
+        self._kept.begin(run.plan, message)
         early: list[tuple[str, StepMessage]] = []
         with self.ends.working(run.query_id):
             early += run.start(message)
@@ -262,7 +266,7 @@ class Participant:
 
     def _on_done(self, run: QueryRun, message: Done) -> None:
         with self.ends.working(run.query_id):
-            run.on_done(message.frontiers)
+            run.on_done(run.done_as_told(message.frontiers))
             run.on_taken(message.taken)
             self._move_pins(run)
         if run.complete:

@@ -7,6 +7,7 @@ voided. How far it reaches rises with what is done.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from node.core.arrangements.arrangements import Arrangements
 from node.core.arrangements.lease import done_with
@@ -15,6 +16,7 @@ from node.core.effects import KeepRecord, RemoveRecord
 from node.core.links.messages import Resumption, Returned, require_ticks
 from node.core.links.outbox import Outbox
 from node.core.queries.participation.runs import Runs
+from node.core.queries.query_id import keeping_of
 from node.core.query_records import PinRecord, RecordKind
 from node.core.status import KeptLog
 from node.core.streams.stream import StreamState
@@ -76,15 +78,22 @@ class Pins:
         sites had kept a pin before it ran. So here it has ended since, or the pin is lost with the disk; what the log
         has by chance may lack something.
         """
-        is_kept = query_id in self._records
+        is_kept = query_id in self._records or (resumed.since is not None and self._is_kept_by_another(query_id))
         try:
             begins = self._begins(query_id, plan, resumed)
         except NarrowsError as error:
             raise error if is_kept else NarrowsError(f"{error}: {NOT_KEPT}") from None
-        if begins and not is_kept:
+        # Streams of joins that are to be kept from now on need none.
+        has_streams = any(plan.query.ref(alias).stream.name in self._streams for alias in begins)
+        if has_streams and not is_kept:
             required = f"site {self._site} requires what it kept for query {query_id}"
             raise NarrowsError(f"data loss: {required}; got nothing: {NOT_KEPT}")
         return begins
+
+    def _is_kept_by_another(self, query_id: str) -> bool:
+        """Whether something is kept for another plan of a query, or of the one for which this join is kept."""
+        asked = keeping_of(query_id) or query_id
+        return any((keeping_of(other) or other) == asked for other in self._records)
 
     def _begins(self, query_id: str, plan: Plan, resumed: Resumption) -> dict[str, int]:
         require_ticks(f"query {query_id}", "what is done", resumed.done, plan.query.aliases)
@@ -94,17 +103,30 @@ class Pins:
         for ref in plan.query.streams:
             if ref.stream.site == self._site:
                 reach = reach_of(plan.query, ref.alias, self._tau_ms)
-                stream = self._streams[ref.stream.name]
+                stream = self._streams.get(ref.stream.name)
+                if stream is None:
+                    # A join that is to be kept from now on.
+                    seen = tick_of(reach.before(tick_start(done_with(ref.alias, done), reach.tau)), reach.tau)
+                    found[ref.alias] = max(resumed.first_tick, min(done[ref.alias], seen))
+                    continue
                 others = tick_start(done_with(ref.alias, done), reach.tau)
                 pinned = self._arrangements.pinned(query_id, ref.stream.name)
                 seen_ts = pinned if reach.count is not None else reach.before(others)
                 unknown = seen_ts <= TICK_MIN and reach.count is not None
                 seen = stream.log_begin if unknown else tick_of(seen_ts, reach.tau)
                 found[ref.alias] = max(resumed.first_tick, min(done[ref.alias], seen))
-                # Before its first tick nothing of it was delivered.
-                delivered = done[ref.alias] if done[ref.alias] > resumed.first_tick else TICK_MIN
+                # Before its first tick nothing of it was delivered; what another plan found may not need this stream.
+                begun = resumed.first_tick if resumed.walks_from is None else resumed.walks_from
+                delivered = done[ref.alias] if done[ref.alias] > begun else TICK_MIN
                 # How far back a count of tuples reaches is known by what was pinned: all that the log had.
-                stream.check_log(found[ref.alias], delivered, resumed.first_tick if unknown else found[ref.alias])
+                whole_from = resumed.first_tick if unknown else found[ref.alias]
+                if resumed.since is not None:
+                    # How far what ran before is, and so what is kept for it, only its sites know. No walk that
+                    # matters is from before that.
+                    since = tick_of(reach.before(tick_start(resumed.since, reach.tau)), reach.tau)
+                    whole_from = max(found[ref.alias], since)
+                    found[ref.alias] = max(whole_from, stream.log_begin)
+                stream.check_log(found[ref.alias], delivered, whole_from)
         return found
 
     def _check_restored(self, query_id: str, plan: Plan, seen: int) -> None:
@@ -115,8 +137,8 @@ class Pins:
         """
         pin = self._records.get(query_id)
         for ref in plan.query.streams:
-            if ref.stream.site == self._site:
-                stream = self._streams[ref.stream.name]
+            stream = self._streams.get(ref.stream.name)
+            if ref.stream.site == self._site and stream is not None:
                 bound = stream.restored_to if pin is None else dict(pin.restored).get(ref.stream.name)
                 stream.check_restored(bound, seen)
 
@@ -131,10 +153,38 @@ class Pins:
                 ts = tick_start(begins.get(ref.alias, TICK_MIN), stream.tau)
                 pins[ref.stream.name] = min(ts, pins.get(ref.stream.name, TICK_END))
         pin = self._records.get(query_id)
-        if pin is None or pin.restored:
+        if pin is None or pin.restored or set(pin.streams) != pins.keys():
             self._records[query_id] = PinRecord(query_id, plan.sink, tuple(pins))
             self._outbox.do(KeepRecord(self._records[query_id]))
         self._arrangements.pin(query_id, pins)
+
+    def keep_too(self, query_id: str, plan: Plan, begins: Mapping[str, int]) -> None:
+        """Have the logs keep, beside what a query needs by its plan, what it can need by another one."""
+        pin, pins = self._records.get(query_id), self._arrangements.pins_of(query_id)
+        for alias, tick in begins.items():
+            stream = self._streams[plan.query.ref(alias).stream.name]
+            name = stream.info.name
+            pins[name] = min(tick_start(tick, stream.tau), pins.get(name, TICK_END))
+        known = () if pin is None else pin.streams
+        streams = tuple(dict.fromkeys([*known, *pins]))
+        if pin is None or streams != known:
+            restored = () if pin is None else pin.restored
+            self._records[query_id] = PinRecord(query_id, plan.sink, streams, restored)
+            self._outbox.do(KeepRecord(self._records[query_id]))
+        self._arrangements.pin(query_id, pins)
+
+    def settle(self, query_id: str) -> None:
+        """A query has fewer runs: streams that none of them has need not be kept for it."""
+        pin, runs = self._records.get(query_id), self._runs.of(query_id)
+        if pin is None or not runs:
+            return
+        needed = {run.plan.query.ref(alias).stream.name for run in runs for alias in run.local_aliases}
+        if not needed.issuperset(pin.streams):
+            streams = tuple(name for name in pin.streams if name in needed)
+            self._records[query_id] = replace(pin, streams=streams)
+            self._outbox.do(KeepRecord(self._records[query_id]))
+        pins = self._arrangements.pins_of(query_id)
+        self._arrangements.pin(query_id, {name: ts for name, ts in pins.items() if name in needed})
 
     def remove(self, query_id: str) -> None:
         """A query is over here, or is refused."""

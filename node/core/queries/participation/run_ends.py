@@ -24,6 +24,7 @@ from node.core.queries.participation.pins import Pins
 from node.core.queries.participation.runs import Runs, check_home
 from node.core.queries.query_id import is_successor, query_of
 from node.core.queries.run import QueryRun
+from planner.model.kept import owner_of
 
 
 class RunEnds:
@@ -89,16 +90,17 @@ class RunEnds:
             return
         # Before what follows from closing it: whoever hears of that shall know why.
         self._outbox.send(run.plan.sink, Failed(run.query_id, reason))
-        if len(self._runs.of(query_of(query_id))) > 1:
+        if is_successor(run.query_id) or len(self._runs.of(query_of(query_id))) > 1:
+            # Home has what is left dropped, as one of its plans or altogether.
             self.void(run)
         else:
             self.close(query_of(query_id))
 
     def end_broken(self) -> None:
-        """A join that is kept here has ended: so does the query that reads it."""
-        for query_id, reason in self._kept.broken():
-            if self._runs.of(query_id):
-                self.fail(query_id, f"at {self._site}: {reason}")
+        """A join that is kept here has ended: so does the query that reads it, by the plan that does."""
+        for owner, reason in self._kept.broken():
+            for run in [run for run in self._runs.by_id.values() if owner_of(run.plan) == owner]:
+                self.fail(run.query_id, f"at {self._site}: {reason}")
 
     def lose(self, query_id: str, reason: str) -> None:
         """What this site knew of a generation is gone: home begins another, if it does not know already."""
@@ -133,6 +135,9 @@ class RunEnds:
             check_home(peer, run, "its floor")
             if run.generation < message.generation:
                 self.void(run)
+        for run in self._runs.of(message.query_id):
+            self._kept.forget_but(message.query_id, run.plan)
+        self._pins.settle(message.query_id)
 
     def on_drop(self, peer: str, message: Drop) -> None:
         """Home ends a query, which may have nothing here but its pins."""
@@ -141,6 +146,9 @@ class RunEnds:
             if run is not None:
                 check_home(peer, run, "its end")
                 self.void(run)
+            if self._pins.home_of(query_of(message.query_id)) == peer:
+                self._kept.forget_run(message.query_id)
+                self._pins.settle(query_of(message.query_id))
             return
         runs = self._runs.of(message.query_id)
         if not runs and self._pins.home_of(message.query_id) != peer:

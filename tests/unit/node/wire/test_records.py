@@ -40,6 +40,7 @@ RECORDS = st.one_of(
         st.text(),
         st.one_of(st.none(), TICK),
         st.lists(NAME, max_size=2).map(tuple),
+        st.one_of(st.none(), TICK),
     ),
     st.builds(DoneRecord, NAME, st.lists(st.tuples(NAME, TICK), max_size=4).map(tuple)),
     st.builds(
