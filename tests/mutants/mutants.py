@@ -17,6 +17,7 @@ from tests.mutants.bugs import (
     streams,
     switching,
     tables,
+    tree_switching,
     trees,
     walks,
 )
@@ -35,6 +36,7 @@ PARTS: Mapping[str, tuple[tuple[Mutant, ...], Mapping[str, str]]] = {
         retention,
         switching,
         trees,
+        tree_switching,
         walks,
         streams,
         links,

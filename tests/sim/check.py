@@ -20,6 +20,7 @@ from tests.sim.scenarios.quotas import with_quota
 from tests.sim.scenarios.scenario import LONG_US, NO_QUOTA, Scenario, StreamData, two_way_of, with_crashes
 from tests.sim.scenarios.shared import shared_of
 from tests.sim.scenarios.switches import with_switches
+from tests.sim.scenarios.tree_switches import with_tree_switches
 from tests.sim.scenarios.trees import with_trees
 from tests.sim.world import GIVEN_UP, Delivered, Outcome, World
 
@@ -28,7 +29,7 @@ SHORTEN_TRIES_MAX = 300
 
 def scenario_of(seed: int) -> Scenario:
     """The scenario of a seed, always the same."""
-    return with_trees(with_switches(with_crashes(with_beginnings(_of_kind(seed)))))
+    return with_tree_switches(with_trees(with_switches(with_crashes(with_beginnings(_of_kind(seed))))))
 
 
 def _of_kind(seed: int) -> Scenario:
@@ -189,7 +190,7 @@ def _simpler_queries(query: QuerySpec) -> Iterator[QuerySpec]:
         if ref.where is not None:
             refs = (*query.refs[:index], replace(ref, where=None), *query.refs[index + 1 :])
             yield replace(query, refs=refs)
-    if len(query.refs) > 2 and not query.kept:
+    if len(query.refs) > 2 and not query.has_trees:
         for alias in query.aliases:
             yield query.without(alias)
     for index, way in enumerate(query.ways):

@@ -24,6 +24,9 @@ from node.core.links.messages import (
     Fetch,
     Fetched,
     Floor,
+    GoOver,
+    Held,
+    Hold,
     KeyAnswer,
     LeaseCopy,
     Level,
@@ -87,8 +90,13 @@ _SWITCHING = (
 )
 #: While a query goes over to another plan.
 SWITCH_KINDS = tuple(f"{moment} {what}" for what in _SWITCHING for moment in ("before", "after"))
+_HOLDING = tuple(
+    f"{moment} send {message.__name__}" for message in (Hold, Held, GoOver) for moment in ("before", "after")
+)
+#: While it goes over to one with other heads.
+TREE_SWITCH_KINDS = (*SWITCH_KINDS, *_HOLDING)
 #: Every kind of step at which seeds let a daemon die.
-KINDS: tuple[str, ...] = (*PLAIN_KINDS, *SWITCH_KINDS)
+KINDS: tuple[str, ...] = (*PLAIN_KINDS, *TREE_SWITCH_KINDS)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tests.sim.runs.many import totals_of
 
 SEEDS = 150
 #: Plans of which every crash is tried; ``python -m tests.sim --exhaustive`` does all, and every two crashes.
-PLANS = ("SM-S2", "SM-S1 and SM-D1 with count windows", "SP-S, then SM-S1")
+PLANS = ("SM-S2", "SM-S1 and SM-D1 with count windows", "SP-S, then SM-S1", "SP-D, then a tree")
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,7 @@ def test_the_seeds_join_and_lose_frames(totals: Counter[str]) -> None:
         "crashes of a home that recovers",
         "batches of kept joins",
         "kept joins begun again",
+        "switches of trees switched",
     ],
 )
 def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:

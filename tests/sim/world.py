@@ -52,7 +52,7 @@ from node.core.events import (
 from node.core.links.link_states import LinkState
 from node.core.links.lives import Met
 from node.core.links.messages import Prepare
-from node.core.queries.query_id import kept_join_of, query_of
+from node.core.queries.query_id import query_of
 from node.core.queries.waiting import Waiting
 from node.core.query_records import RecordKind
 from node.core.records import Put, RecordChange
@@ -290,7 +290,9 @@ class World:
         self._rows: dict[str, HomeRows] = {}
         self._stores: list[StoreRows] = []
         self._queries = [Delivered(f"q{number}", spec) for number, spec in enumerate(scenario.queries, 1)]
-        specs = dict(pair for query in self._queries for pair in _specs(query))
+        specs = {query.query_id: query.spec for query in self._queries}
+        #: The switches to plans that keep joins, or from them.
+        self._tree_switches: set[tuple[str, int]] = set()
         #: By stream of a kept join, what its log has ever had.
         self._derived: dict[str, DerivedLog] = {}
         #: By kept join, the state and the generation in which it was seen last, and where.
@@ -367,10 +369,14 @@ class World:
         return log
 
     def open_log(self, name: str, site: str) -> DiskLog | MemoryLog:
-        """A log for the stream of a join that is kept from now on."""
+        """A log for the stream of a join that is kept from now on. Something may have been appended to it already."""
+        appended = self._derived.get(name)
         self.remove_log(name)
         self.invariants.begun(name)
-        return self._log(name, site)
+        log = self._log(name, site)
+        if appended is not None and not appended.durable:
+            self._derived[name] = appended
+        return log
 
     def remove_log(self, name: str) -> None:
         """Nobody reads a kept join any more."""
@@ -393,6 +399,12 @@ class World:
         self._count("batches of kept joins")
         self.views.derived(name, log.schema, log.tau, list(log.durable))
 
+    def _note_homes(self, site: str) -> None:
+        """What queries of a site do of which nobody is told."""
+        for home in self._nodes[site].site.homes.values():
+            self._count("walks of another plan that wait for the one before", bool(home.switch and home.switch.walks))
+        self._note_joins(site)
+
     def _note_joins(self, site: str) -> None:
         """Kept joins begin again, and end, without a word to those who asked for queries."""
         homes = {home.query_id: home for home in self._nodes[site].site.homes.values() if home.stream is not None}
@@ -412,6 +424,7 @@ class World:
                 self.copies.doom(query_id)
         for query_id in [one for one, (there, _, _) in self._joins.items() if there == site and one not in homes]:
             del self._joins[query_id]
+            self._tell(f"{site} forgets {query_id}")
             self.copies.doom(query_id)
 
     def _node(self, site: str) -> Stack:
@@ -569,9 +582,10 @@ class World:
         """A site dies: what becomes of queries that need it, and of no others, may be because of that."""
         for query in self._queries:
             streams = [self.scenario.data(ref.stream).site for ref in query.spec.refs]
-            others = [replan.ways for replan in query.spec.replans]
-            starts = [way.start for ways in (query.spec.ways, *others) for way in ways]
-            starts += [join.site for join in query.spec.kept]
+            plans = [query.spec, *map(query.spec.by, query.spec.replans)]
+            joins = [join for plan in plans for join in plan.kept]
+            starts = [way.start for plan in plans for way in plan.ways]
+            starts += [place for join in joins for place in (join.site, *(way.start for way in join.ways))]
             if not query.over and restart.site in (query.spec.sink, *streams, *starts):
                 query.hurt = True
                 query.away_us = max(query.away_us, restart.down_us)
@@ -682,12 +696,17 @@ class World:
             self._at(1_000 + 5 * self._delay(), lambda: self._replan(query, replan))
             return
         assert query.parsed is not None
-        plan = query.spec.plan_by(replan.ways, query.parsed)
+        plan = query.spec.by(replan).plan(query.parsed)
         self._give(query.spec.sink, [ReplanRequested(query.query_id, plan, "the seed wants it")])
 
     def _switch_reported(self, site: str, report: ReportSwitch) -> None:
         self._tell(f"{site} reports switch {report.number} of {report.query_id} {report.state} {report.reason}")
         self._count(f"switches {report.state}")
+        place = report.query_id, report.number
+        home = self._nodes[site].site.homes.get(report.query_id)
+        if report.state is SwitchState.PREPARING and home is not None and (report.plan.kept or home.plan.kept):
+            self._tree_switches.add(place)
+        self._count(f"switches of trees {report.state}", place in self._tree_switches)
         if report.state is SwitchState.SWITCHED:
             self.copies.doom_before(report.query_id, report.number)
         elif report.state is SwitchState.GIVEN_UP:
@@ -904,7 +923,7 @@ class World:
         for output in outputs:
             if isinstance(output, TrimLog):
                 self.invariants.trimmed(site, output.stream, output.tick)
-        self._note_joins(site)
+        self._note_homes(site)
         self._barriers[site].put(outputs)
         for item in inputs:
             if isinstance(item, ConnectionClosed):
@@ -1165,15 +1184,6 @@ class World:
 
     def _tell(self, line: str) -> None:
         self.story.append(f"{(self.now_us - START_US) / 1e6:12.6f}  {line}")
-
-
-def _specs(query: Delivered) -> list[tuple[str, QuerySpec]]:
-    """The queries that run for one, by name: with kept joins it is several."""
-    if not query.spec.kept:
-        return [(query.query_id, query.spec)]
-    outer = query.query_id, query.spec.outer(query.query_id)
-    joins = [(kept_join_of(query.query_id, join.name, join.site), query.spec.inner(join)) for join in query.spec.kept]
-    return [outer, *joins]
 
 
 def _record_name(change: RecordChange) -> str:

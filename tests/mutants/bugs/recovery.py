@@ -53,7 +53,7 @@ MUTANTS = (
     bug(
         "rows of a void generation are stored",
         "Issuer.store",
-        condition("generation", "False"),
+        condition("generations", "False"),
         "a second line: rows of others are behind their fences, and what runs at home is voided with its generation",
     ),
     bug("a generation is begun again for a loss that is known", "Issuer.on_lost", condition("generation", "False")),

@@ -33,8 +33,8 @@ MUTANTS = (
     bug("home is not told who dropped it", "RunEnds.drop_here", drop("send")),
     bug("a query that was dropped stays", "RunEnds.drop_here", drop("close")),
     bug("dropped before it is for good", "RunEnds.drop_here", begin("self._outbox.do(ReportDropped(query_id))")),
-    bug("a query without a pin is taken", "Pins.kept_begins", condition("begins", "False")),
-    bug("a site needs a pin without having a stream", "Pins.kept_begins", condition("begins", "not is_kept")),
+    bug("a query without a pin is taken", "Pins.kept_begins", condition("has_streams", "False")),
+    bug("a site needs a pin without having a stream", "Pins.kept_begins", condition("has_streams", "not is_kept")),
     Mutant(
         "sites hear of the end before it is kept",
         (

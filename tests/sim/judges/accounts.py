@@ -6,11 +6,14 @@ stored or being stored. A walk that asks another site is where its question or t
 
 While a query goes over to another plan there are two runs of it, and each tick is in a place of one of them. A head's
 cut holds from when its site says it: what a run has at rest is counted as it will be when it hears of it.
+
+If the other plan has other heads each plan has accounts of its own: those of the plan before end at the tick where all
+go over, and those of the new one begin there; what that has found waits at home.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from node.core.arrangements.copies.full_copy import FullHolder
@@ -18,6 +21,7 @@ from node.core.effects import QueryState, SwitchState
 from node.core.links.messages import AskMatches, Carry, Cut, KeyAnswer, Rows, TupleAnswer
 from node.core.queries.head_way import HeadWay
 from node.core.queries.home.home_query import HomeQuery
+from node.core.queries.home.plan_switch import PlanSwitch
 from node.core.queries.query_id import query_of
 from node.core.queries.run import QueryRun
 from node.core.queries.waiting import Sought, Stage, Waiting
@@ -59,6 +63,9 @@ class TickAccounts:
 
     def check(self, home: HomeQuery) -> None:
         """Every tick of every head of a query is in one place."""
+        if home.switch is not None and home.switch.holds and home.switch.state is SwitchState.SWITCHING:
+            self._check_held(home, home.switch)
+            return
         places: list[Place] = []
         for generation, plan in self._plans(home):
             runs = {site: self._run(site, home.query_id, generation) for site in plan.sites}
@@ -72,17 +79,28 @@ class TickAccounts:
         for head, ledger in home.sink.heads.items():
             places += [(head, Span(first, end), "at the sink") for first, end in ledger._taken.items()]
         for head, ledger in home.sink.heads.items():
-            own = sorted((span, where) for alias, span, where in places if alias == head)
-            at = ledger.done
-            for span, _ in own:
-                if span.first != at:
-                    there = "; ".join(f"{other} {name}" for other, name in own)
-                    what = "nowhere" if span.first > at else "in two places"
-                    raise broken(11, f"{home.query_id} {head}: tick {tick_text(at)} is {what}; there are {there}")
-                at = span.end
-            if at != TICK_END:
-                there = "; ".join(f"{other} {name}" for other, name in own)
-                raise broken(11, f"{home.query_id} {head}: tick {tick_text(at)} is nowhere; there are {there}")
+            _check_head(home, head, places, ledger.done, TICK_END)
+
+    def _check_held(self, home: HomeQuery, switch: PlanSwitch) -> None:
+        """Of both plans, while a query goes over to one with other heads."""
+        over_at = TICK_END if switch.over_at is None else switch.over_at
+        for generation, plan in self._plans(home):
+            runs = {site: self._run(site, home.query_id, generation) for site in plan.sites}
+            started = {
+                site: run for site, run in runs.items() if run is not None and run.started and not self.is_dead(site)
+            }
+            if home.sink is None or len(started) != len(runs):
+                return
+            is_next = generation == switch.generation
+            places = [*self._places(home, generation, started)]
+            if is_next:
+                places += [(walk.head, walk.span, "waiting at the sink") for walk in switch.walks]
+            else:
+                taken = ((head, ledger) for head, ledger in home.sink.heads.items())
+                places += [(head, Span(*one), "at the sink") for head, ledger in taken for one in ledger._taken.items()]
+            for head in plan.query.aliases:
+                at, end = (over_at, TICK_END) if is_next else (home.sink.heads[head].done, over_at)
+                _check_head(home, head, places, at, end)
 
     def is_dead(self, site: str) -> bool:
         """Whether a daemon was killed, and no other was started."""
@@ -112,6 +130,9 @@ class TickAccounts:
             for run in node.site.runs.values():
                 if query_of(run.query_id) == query_id:
                     cuts |= {(run.generation, head): tick for head, tick in run._cuts.items()}
+            for home in node.site.homes.values():
+                if home.query_id == query_id:
+                    cuts |= _over(home)
         return cuts
 
     def _places(self, home: HomeQuery, generation: int, runs: Mapping[str, QueryRun]) -> Iterator[Place]:
@@ -139,6 +160,14 @@ class TickAccounts:
             yield head, span, f"{asked} at {site}"
 
 
+def _over(home: HomeQuery) -> dict[tuple[int, str], int]:
+    """Where all heads of a plan begin to which a query goes over, whoever has heard of it."""
+    if home.switch is not None and home.switch.holds and home.switch.over_at is not None:
+        heads = {*home.plan.query.aliases, *home.switch.plan.query.aliases}
+        return {(home.switch.generation, head): home.switch.over_at for head in heads}
+    return {}
+
+
 def _at_rest(site: str, run: QueryRun, cuts: Mapping[tuple[int, str], int]) -> Iterator[Place]:
     """Ticks whose walks have ended at a site, or are to start there."""
     assert run._walks is not None
@@ -149,6 +178,24 @@ def _at_rest(site: str, run: QueryRun, cuts: Mapping[tuple[int, str], int]) -> I
         if frontier < TICK_END:
             for span in _way(run, head, cuts).spans(Span(frontier, TICK_END)):
                 yield head, span, f"not read at {site}"
+    for batch in run._held:
+        if batch.is_start:
+            for span in _way(run, batch.alias, cuts).spans(batch.sealed.span):
+                yield batch.alias, span, f"held at {site}"
+
+
+def _check_head(home: HomeQuery, head: str, places: Iterable[Place], at: int, end: int) -> None:
+    """Every tick of a head from one on, and before another, is in one place."""
+    own = sorted((span, where) for alias, span, where in places if alias == head)
+    there = "; ".join(f"{other} {name}" for other, name in own)
+    for span, _ in own:
+        if span.first != at:
+            what = "nowhere" if span.first > at else "in two places"
+            raise broken(11, f"{home.query_id} {head}: tick {tick_text(at)} is {what}; there are {there}")
+        at = span.end
+    if at != end:
+        what = "nowhere" if at < end else f"beyond {tick_text(end)}"
+        raise broken(11, f"{home.query_id} {head}: tick {tick_text(at)} is {what}; there are {there}")
 
 
 def _way(run: QueryRun, head: str, cuts: Mapping[tuple[int, str], int]) -> HeadWay:

@@ -31,6 +31,8 @@ class Durability:
         self._met: dict[tuple[str, str], int] = {}
         #: By site and query, the tick from which on it sees tuples: it is done so far where nothing else is said.
         self._first: dict[tuple[str, str], int] = {}
+        #: The same of the plan by which it goes on, if that has other heads than the one before, which did the rest.
+        self._walks_from: dict[tuple[str, str], int] = {}
         #: By site and query, how it ended, as home knew for good.
         self._ended: dict[tuple[str, str], tuple[QueryState, str]] = {}
         self.checks = 0
@@ -67,8 +69,12 @@ class Durability:
         self.checks += 1
         place = site, query_of(message.query_id)
         kept = self._done.get(place, {})
+        # A plan with other heads, to which a query is to go over, is told what is done of all those that there are.
+        lowest = min(kept.values(), default=None)
         for head, tick in done:
-            known = kept.get(head, self._first.get(place))
+            known = kept.get(head, self._first.get(place) if lowest is None else lowest)
+            if known is not None:
+                known = max(known, self._walks_from.get(place, known))
             if known is None or tick > known:
                 what = f"{type(message).__name__} of {message.query_id}"
                 raise broken(3, f"{what} says that {head} is done up to {tick}; home would know of {known}")
@@ -86,14 +92,22 @@ class Durability:
             elif isinstance(change, Put) and change.kind == RecordKind.HOME:
                 (home,) = recovered({change.kind: {change.key: change.value}}, {}).homes
                 if home.first_tick is not None:
-                    self._first[site, change.key] = home.first_tick
+                    late = home.prepare.resumed
+                    first = home.first_tick if late is None else min(tick for _, tick in late.done)
+                    self._first[site, change.key] = first
+                self._walks_from.pop((site, change.key), None)
+                if home.walks_from is not None:
+                    self._walks_from[site, change.key] = home.walks_from
                 if home.state.ended:
                     self._ended[site, change.key] = home.state, home.reason
 
     def _kept(self, site: str, change: Put) -> None:
         for query_id, done in done_in([change]):
             before = self._done.get((site, query_id), done)
-            if any(tick < before[head] for head, tick in done.items()):
+            new = [tick for head, tick in done.items() if head not in before]
+            fell = any(tick < before.get(head, tick) for head, tick in done.items())
+            # Of another plan's heads as much is done as of those before.
+            if fell or (new and min(new) < max(before.values())):
                 raise broken(2, f"{site} kept that {query_id} is done up to {before}, and now {done}")
             self._done[site, query_id] = done
 
@@ -106,5 +120,6 @@ class Durability:
         self._done = {place: done for place, done in self._done.items() if place[0] != site}
         if not durable:
             self._first = {place: tick for place, tick in self._first.items() if place[0] != site}
+            self._walks_from = {place: tick for place, tick in self._walks_from.items() if place[0] != site}
         for kind, records in durable.items():
             self.durable(site, [Put(kind, key, value) for key, value in records.items()])

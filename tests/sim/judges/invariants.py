@@ -49,9 +49,10 @@ from node.core.links.messages import (
     TupleAnswer,
 )
 from node.core.queries.home.home_query import HomeQuery
-from node.core.queries.query_id import query_of
+from node.core.queries.query_id import home_of, query_of
 from node.core.queries.run import QueryRun
 from node.core.site import Site
+from node.core.streams.derived import DerivedStream
 from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_start, tick_text
 from node.core.work import FetchAnswer
@@ -99,6 +100,8 @@ class Invariants:
         self._restarted: set[str] = set()
         #: By site whose disk was lost, the queries that there were then.
         self._emptied: dict[str, set[str]] = {}
+        #: By kept join that began late, and its name for a stream, from which tick on it ever had that.
+        self._late: dict[tuple[str, str], int] = {}
         #: Queries that some site has ended alone; their homes may not have heard.
         self.given_up: set[str] = set()
         self._pending: dict[str, set[int]] = {}
@@ -160,15 +163,36 @@ class Invariants:
         self._check_books(state)
         self._check_causes(site, state)
         self._check_floor(site, state)
+        self._note_late(state)
         self._accounts.check_next()
 
     # -- 1 and 2: ticks -----------------------------------------------------------------------
 
     def _speaks(self, who: str, query_id: str, head: str, tick: int, first_tick: int = TICK_MIN) -> None:
-        stream = next(ref.stream for ref in self._specs[query_of(query_id)].refs if ref.alias == head)
+        stream = self._stream_of(query_id, head)
+        if stream is None:
+            return
         durable = self._durable.get(stream, TICK_MIN)
         if tick > max(durable, first_tick):
             raise broken(1, f"{who} speaks of tick {tick_text(tick)} of {stream}, durable up to {tick_text(durable)}")
+
+    def _stream_of(self, run_id: str, head: str) -> str | None:
+        """The stream whose tuples a head of a run is; None if its home has no such run."""
+        query_id = query_of(run_id)
+        spec = self._specs.get(query_id)
+        if spec is not None and not spec.has_trees:
+            return next(ref.stream for ref in spec.refs if ref.alias == head)
+        home = self._home_of(query_id)
+        if home is None:
+            return None
+        is_next = home.switch is not None and home.switch.run_id == run_id
+        plan = home.switch.plan if is_next and home.switch is not None else home.plan
+        return next((ref.stream.name for ref in plan.query.streams if ref.alias == head), None)
+
+    def _home_of(self, query_id: str) -> HomeQuery | None:
+        spec = self._specs.get(query_id)
+        site = home_of(query_id) if spec is None else spec.sink
+        return self._nodes[site].site.homes.get(query_id)
 
     def _check_sent(self, site: str) -> None:
         for message in self._mail.sent:
@@ -178,6 +202,10 @@ class Invariants:
             elif isinstance(message, Done):
                 runs = _runs_of(self._nodes[site].site, message.query_id)
                 first = max((run.first_tick for run in runs), default=TICK_END)
+                home = self._home_of(message.query_id)
+                if home is not None and home._walks_from is not None:
+                    # Before that it was done by another plan, whose heads were others.
+                    first = max(first, home._walks_from)
                 for head, tick in message.frontiers:
                     self._speaks(f"Done of {message.query_id}", message.query_id, head, tick, first)
 
@@ -215,7 +243,10 @@ class Invariants:
 
     def _check_durable(self, who: str, stream: str, frontier: int, opened: int) -> None:
         durable = self._durable.get(stream, TICK_MIN)
-        if frontier > max(durable, opened):
+        derived = (node.site.streams.get(stream) for node in self._nodes.values())
+        # A kept join that begins late has nothing before the tick with which it begins.
+        begun = max((each.begin for each in derived if isinstance(each, DerivedStream)), default=TICK_MIN)
+        if frontier > max(durable, opened, begun):
             raise broken(1, f"{who} is sealed up to {tick_text(frontier)}, its log to {tick_text(durable)}")
 
     # -- 6: what is kept ----------------------------------------------------------------------
@@ -289,7 +320,7 @@ class Invariants:
         if lease.frozen or lease.keys is None or lease.linger is not None:
             return None
         query_id = query_of(lease.query_id)
-        home = self._nodes[self._specs[query_id].sink].site.homes.get(query_id)
+        home = self._home_of(query_id)
         if home is None or home.state.ended:
             # It is over, and not all its sites have heard.
             return None
@@ -315,7 +346,7 @@ class Invariants:
     def _done(self, state: Site, query_id: str) -> dict[str, int]:
         """How far the sink really is, whoever has heard of it."""
         query = query_of(query_id)
-        home = self._nodes[self._specs[query].sink].site.homes.get(query)
+        home = self._home_of(query)
         if home is not None and home.sink is not None:
             return dict(home.sink.frontiers)
         run = state.runs.get(query_id)
@@ -464,6 +495,13 @@ class Invariants:
         if not is_bounded and (own._keep_whole or is_retained):
             raise broken(15, f"{stream} is cut before {tick_text(tick)}, which it retains")
 
+    def _note_late(self, state: Site) -> None:
+        """A join that is kept for a query that ran has of its streams what logs had then, by what ran before."""
+        for run in state.runs.values():
+            if run.resumed is not None and run.resumed.since is not None and not run.is_successor:
+                for alias, tick in run._begins.items():
+                    self._late.setdefault((run.query_id, alias), tick)
+
     def reading(self, site: str) -> None:
         """A source of a site is read: its logs may hold more then."""
         held = sum(batch.nbytes for stream in self._nodes[site].site.streams.values() for batch in stream._log)
@@ -477,7 +515,9 @@ class Invariants:
                 is_over = home.state.ended or home.first_tick is None or home.query_id in self.given_up
                 is_over |= home.plan.policy.name is PolicyName.DELTA
                 for ref in () if is_over else home.plan.query.streams:
-                    if ref.stream.name == stream:
+                    # Before one that begins late is prepared at the stream's site all is kept for whatever runs.
+                    is_known = home.late is None or (home.query_id, ref.alias) in self._late
+                    if ref.stream.name == stream and is_known:
                         yield home, ref.alias
 
     def _needed_tick(self, home: HomeQuery, alias: str) -> int:
@@ -486,7 +526,8 @@ class Invariants:
         done = dict(home.kept_done)
         reach = reach_of(home.plan.query, alias, self._tau_ms)
         view = self._views.of(reach.stream)
-        number = self._needed_from(reach, home.first_tick, _others(alias, done), view)
+        first_tick = max(home.first_tick, self._late.get((home.query_id, alias), TICK_MIN))
+        number = self._needed_from(reach, first_tick, _others(alias, done), view)
         if number is None or number >= len(view.tuples):
             return done[alias]
         return min(done[alias], view.tuples[number].tick)
@@ -514,19 +555,26 @@ class Invariants:
         if any(claim.stream == name for claim in state.arrangements.owned.claims):
             return True
         pins = state.arrangements._pins.items()
-        if any(name in pinned for query_id, pinned in pins if not _runs_of(state, query_id)):
+        if any(name in pinned for query_id, pinned in pins if not self._is_at_rest(state, query_id)):
             return True
         for run, alias in _users(state, name):
             reach = run._reaches[alias]
             if not run.started or reach.length is None:
                 return True
             # At home by what is kept of that alone.
-            is_home = run.plan.sink == state.name
-            done = dict(state.homes[query_of(run.query_id)].kept_done) if is_home else run._done
+            home = state.homes[query_of(run.query_id)] if run.plan.sink == state.name else None
+            # What home has kept may be of the heads of another plan.
+            done = run._done if home is None or alias not in dict(home.kept_done) else dict(home.kept_done)
             low = tick_start(min(done[alias], _others(alias, done)), reach.tau)
             if tick_start(oldest.end, stream.tau) > low - reach.length // reach.scale - 1:
                 return True
         return False
+
+    def _is_at_rest(self, state: Site, query_id: str) -> bool:
+        """Whether a query has the run here by which it goes on at its home, and is to have no other."""
+        home = self._home_of(query_id)
+        runs = [run.generation for run in _runs_of(state, query_id)]
+        return home is not None and home.switch is None and home.generation in runs
 
 
 def _runs_of(state: Site, query_id: str) -> list[QueryRun]:

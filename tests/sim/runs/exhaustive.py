@@ -18,7 +18,8 @@ from itertools import pairwise
 from tests.sim.check import check_world
 from tests.sim.crashes import CrashPoint, Step
 from tests.sim.runs.record import record
-from tests.sim.scenarios.queries import Replan, Window
+from tests.sim.scenarios.predicates import Col
+from tests.sim.scenarios.queries import Kept, QuerySpec, Ref, Replan, Way, Window
 from tests.sim.scenarios.scenario import Scenario, StreamData, two_way
 from tests.sim.world import World
 
@@ -37,7 +38,14 @@ class Run:
     later: tuple[str, str] | None = None
 
 
-PLANS: dict[str, Run] = {
+@dataclass(frozen=True)
+class TreeRun:
+    """Three streams, by a plan that keeps the join of two of them or by none, and then by the other."""
+
+    is_tree_first: bool
+
+
+PLANS: dict[str, Run | TreeRun] = {
     "SP-S": Run(("SP-S", "SP-S"), _RANGE),
     "SP-D": Run(("SP-D", "SP-D"), _RANGE),
     "SM-S1": Run(("SM-S1", "SM-S1"), _RANGE),
@@ -48,6 +56,8 @@ PLANS: dict[str, Run] = {
     "SP-S and SM-S2 with count windows": Run(("SP-S", "SM-S2"), _ROWS),
     "SP-S, then SM-S1": Run(("SP-S", "SP-S"), _RANGE, ("SM-S1", "SM-S1")),
     "SP-D and SM-D1, then SM-S2 with count windows": Run(("SP-D", "SM-D1"), _ROWS, ("SM-S2", "SM-S2")),
+    "SP-D, then a tree": TreeRun(is_tree_first=False),
+    "a tree, then SP-D": TreeRun(is_tree_first=True),
 }
 
 
@@ -65,6 +75,8 @@ def scenario_of(plan: str) -> Scenario:
     run = PLANS[plan]
     left = StreamData("left", "ash", "ms", 0, (1, 12, 14, 33, 41), (1, 2, 1, 1, 2), "int")
     right = StreamData("right", "bow", "ms", 0, (3, 11, 25, 34, 42), (1, 1, 2, 1, 3), "int")
+    if isinstance(run, TreeRun):
+        return _tree_scenario(run, left, right)
     scenario = two_way(
         seed=2,
         sites=SITES,
@@ -85,6 +97,31 @@ def scenario_of(plan: str) -> Scenario:
         replace(way, steps=((way.steps[0][0], name),)) for way, name in zip(query.ways, run.later, strict=True)
     )
     return replace(scenario, queries=(replace(query, replans=(Replan(2, (first, second)),)),))
+
+
+def _tree_scenario(run: TreeRun, left: StreamData, right: StreamData) -> Scenario:
+    third = StreamData("third", "ash", "ms", 0, (2, 12, 25, 33, 43), (1, 1, 2, 1, 1), "int")
+    names = {"a": "left", "b": "right", "c": "third"}
+    sequences = tuple(_way(head, *(other for other in names if other != head)) for head in names)
+    kept = (Kept("pairs", ("a", "b"), "ash", (_way("a", "b"), _way("b", "a"))),)
+    tree = _way("pairs", "c"), _way("c", "pairs")
+    (ways, first), (later, then) = (
+        ((tree, kept), (sequences, ())) if run.is_tree_first else ((sequences, ()), (tree, kept))
+    )
+    query = QuerySpec(
+        refs=tuple(Ref(alias, stream, _RANGE) for alias, stream in names.items()),
+        edges=((("a", "key"), ("b", "key")), (("b", "key"), ("c", "key"))),
+        outputs=tuple((f"{alias}_n", Col(alias, "n")) for alias in names),
+        sink="bow",
+        ways=ways,
+        replans=(Replan(3, later, then),),
+        kept=first,
+    )
+    return Scenario(2, SITES, (left, right, third), (query,), TICK_MS, 2, 300, True, False)
+
+
+def _way(head: str, *others: str) -> Way:
+    return Way(head, tuple((other, "SP-D") for other in others))
 
 
 def steps_of(scenario: Scenario) -> list[Step]:

@@ -51,6 +51,8 @@ class Replan:
 
     after_reads: int
     ways: tuple[Way, ...]
+    #: Joins that it keeps; ``ways`` are then those of the query that reads them.
+    kept: tuple[Kept, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,15 +123,20 @@ class QuerySpec:
 
     def plan(self, query: JoinQuery) -> Plan:
         """The first plan for the query that the text was read as."""
-        return self.plan_by(self.ways, query)
-
-    def plan_by(self, ways: tuple[Way, ...], query: JoinQuery) -> Plan:
-        """A plan for it, by these ways."""
         policy = parse_policy(self.policy)
         if self.kept:
             joins = (KeptJoin(join.name, join.aliases, join.site, _sequences(join.ways)) for join in self.kept)
-            return tree_plan(query, self.sink, _sequences(ways), tuple(joins), policy)
-        return checked_plan(Plan(query, self.sink, _sequences(ways), policy))
+            return tree_plan(query, self.sink, _sequences(self.ways), tuple(joins), policy)
+        return checked_plan(Plan(query, self.sink, _sequences(self.ways), policy))
+
+    def by(self, replan: Replan) -> QuerySpec:
+        """The query with another plan."""
+        return replace(self, ways=replan.ways, kept=replan.kept)
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether it keeps joins by any of its plans."""
+        return any(kept for kept in (self.kept, *(replan.kept for replan in self.replans)))
 
     def inner(self, join: Kept) -> QuerySpec:
         """The query that makes a kept join."""

@@ -39,6 +39,11 @@ def _kept(rng: random.Random, scenario: Scenario, query: QuerySpec, query_id: st
             for ref, length in zip(query.refs, windows, strict=True)
         ]
         query = replace(query, refs=tuple(refs))
+    return random_tree(rng, scenario, query, query_id)
+
+
+def random_tree(rng: random.Random, scenario: Scenario, query: QuerySpec, query_id: str) -> QuerySpec:
+    """The query by any plan that keeps joins."""
     joins: list[Kept] = []
     rest = list(query.aliases)
     rng.shuffle(rest)
@@ -48,12 +53,13 @@ def _kept(rng: random.Random, scenario: Scenario, query: QuerySpec, query_id: st
             joins.append(Kept(name, tuple(rest[:size]), rng.choice(scenario.sites), ()))
             rest = rest[size:]
     tree = replace(query, kept=tuple(joins), replans=())
-    kept = tuple(replace(join, ways=_ways(rng, scenario, tree.inner(join))) for join in joins)
+    kept = tuple(replace(join, ways=random_ways(rng, scenario, tree.inner(join))) for join in joins)
     outer = replace(tree, kept=kept).outer(query_id)
-    return replace(tree, kept=kept, ways=_ways(rng, scenario, outer))
+    return replace(tree, kept=kept, ways=random_ways(rng, scenario, outer))
 
 
-def _ways(rng: random.Random, scenario: Scenario, query: QuerySpec) -> tuple[Way, ...]:
+def random_ways(rng: random.Random, scenario: Scenario, query: QuerySpec) -> tuple[Way, ...]:
+    """Any ways of the walks of its heads."""
     sites = {data.name: data.site for data in scenario.streams}
     places = sorted({query.sink, *(sites[ref.stream] for ref in query.refs if ref.stream in sites)})
     if rng.random() < 0.15:
