@@ -58,16 +58,16 @@ def want(found: dict[str, Stream]) -> pa.Table:
     return expected(sides, edges, outputs, lambda rows: rows["a"]["n"] != rows["c"]["n"])
 
 
-def tree_plan(folder: Path) -> Path:
-    """Orders with payments, kept where neither is; parcels are joined with that."""
+def tree_plan(folder: Path, site: str = "gamma") -> Path:
+    """Orders with payments, kept where neither is, or elsewhere; parcels are joined with that."""
 
     def sequence(head: str, *steps: tuple[str, str]) -> dict[str, object]:
         return {"head": head, "steps": [{"alias": alias, "algorithm": name} for alias, name in steps]}
 
     inner = [sequence("a", ("b", "SM-S1")), sequence("b", ("a", "SP-D"))]
-    kept = {"name": "paid", "aliases": ["a", "b"], "site": "gamma", "sequences": inner}
+    kept = {"name": "paid", "aliases": ["a", "b"], "site": site, "sequences": inner}
     plan = {"kept": [kept], "sequences": [sequence("paid", ("c", "SP-S")), sequence("c", ("paid", "SP-D"))]}
-    path = folder / "plan.json"
+    path = folder / f"plan-{site}.json"
     path.write_text(json.dumps(plan))
     return path
 
@@ -101,3 +101,33 @@ def test_daemons_that_keep_a_join_or_feed_it_are_killed(tmp_path: Path) -> None:
         folder = tmp_path / "state" / "gamma"
         narrows("drop", "--config", config, query_id)
         eventually("what was kept is gone", lambda: not list(folder.glob(f"{query_id}.paid")))
+
+
+def test_a_query_goes_over_to_a_tree_from_one_to_another_and_back(tmp_path: Path) -> None:
+    """After each switch a daemon is killed: the query goes on by the plan that it has then."""
+    found = streams(600, 25)
+    config = write_cluster(tmp_path, list(found.values()), sites=SITES)
+    with Daemons(config, arguments=("--speed", "1")).start(*SITES).linked() as daemons:
+        out = tmp_path / "rows.parquet"
+        words = ("query", "--config", config, "--at", "alpha", TEXT, "--algorithm", "SM-S1", "--out", out)
+        asked = Background(*words, name="asked", folder=tmp_path)
+        query_id = issued(asked)
+
+        def more_rows() -> None:
+            before = daemons.query_info(query_id).rows
+            eventually("rows are stored", lambda: daemons.query_info(query_id).rows > before)
+
+        trees: list[tuple[str, str | Path]] = [("--plan", tree_plan(tmp_path, site)) for site in ("gamma", "beta")]
+        for plan, dead in zip([*trees, ("--algorithm", "SP-D")], ("gamma", "alpha", "beta"), strict=True):
+            more_rows()
+            narrows("replan", query_id, "--config", config, *plan).ok()
+            assert daemons.query_info(query_id).last_switch.state == "switched"
+            more_rows()
+            daemons.nodes[dead].signal(signal.SIGKILL)
+            daemons.nodes[dead].process.wait()
+            daemons.start(dead).linked()
+            eventually("it runs again", lambda: daemons.query_info(query_id).state == "running")
+        daemons.hurry()
+        asked.end().ok()
+        assert_same_rows(pq.read_table(out), want(found))
+        assert not [kept for site in SITES for kept in (tmp_path / "state" / site).glob(f"{query_id}*.paid")]
