@@ -8,7 +8,7 @@ STAMP := $(VENV)/.setup-done
 # Some shells set it. Without compiled files every test process reads the whole system as text again, a second each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test lint toxiproxy sim crashes chaos docs mutants bench bench-adaptive bench-bytes bench-halves bench-joining bench-planner bench-plans bench-queries bench-restart bench-spark proto clean help
+.PHONY: setup demo check test lint toxiproxy sim crashes chaos docs mutants bench bench-adaptive bench-bytes bench-halves bench-joining bench-planner bench-plans bench-queries bench-restart bench-spark bench-trees proto clean help
 
 help:
 	@echo "make demo   three regions join three streams over an emulated network, each on its Spark, live"
@@ -31,6 +31,7 @@ help:
 	@echo "make bench-plans   the plan that is chosen beside forced ones, real daemons, by bytes: bench/results/plans.md"
 	@echo "make bench-queries many queries beside one, the first release beside this tree: bench/results/queries.md"
 	@echo "make bench-restart windows of a million rows, kill -9, the first new row: bench/results/restart.md"
+	@echo "make bench-trees   joins that are kept beside sequences, real daemons, by bytes: bench/results/trees.md"
 	@echo "make bench-spark   a tick on Spark over window and batch, its floor, Structured Streaming: bench/results/spark.md"
 	@echo "make setup  the virtual environment; leaves $(BIN)/narrows"
 
@@ -111,6 +112,9 @@ bench-restart: setup
 
 bench-spark: $(STAMP)-bench
 	$(BIN)/python -m bench.spark
+
+bench-trees: setup
+	$(BIN)/python -m bench.trees
 
 # Generated code is committed; a test checks that it is current.
 docs: setup

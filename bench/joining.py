@@ -4,16 +4,21 @@
 ticks of 100 ms, at speed 1; the home is cam. One query runs until its windows are full. Then the same is issued again
 and again, each time in one of these ways:
 
-- ``now``: it begins with what comes now, so its windows are empty;
+- ``at once``: it asks for nothing, and nothing is retained: its windows have what the first one's need;
+- ``now``: it begins with what comes now (``--from now``), so its windows are empty;
 - ``log``: it asks to begin a window ago (``--from``); the logs of recordings have that;
-- ``retain``: the streams retain a window for queries that come later, and it asks for nothing.
+- ``retain``: it asks for nothing, and the streams retain a window and five seconds for queries that come later.
 
-``cold`` is beside them: nobody reads the streams before it.
+``cold`` is beside them: nobody reads the streams before it. It takes a window, and is done once.
 
-A row is **complete** if its newest tuple is a whole window behind the first tuple that the query sees: its windows are
-full then. Measured from the call that issues the query, by asking its home all the time. Bytes are all that sites sent
-for the query until then, and what a second of it costs when it has joined. A copy that is shared is counted for the
-query that has used it for longest.
+A row is **complete** if its windows are full: its newest tuple is from where home says so of a query that asks for
+nothing, else a whole window behind the first tuple that the query sees. Measured from the call that issues the query,
+by asking its home all the time. Bytes are all that sites sent for the query until then, and what a second of it costs
+when it has joined. A copy that is shared is counted for the query that has used it for longest.
+
+Windows are of 10 s unless more is asked for, so that all of it takes ten minutes: what is empty at first fills in that
+time, and what is sent for a window grows with it, so both are to be read as multiples of a window. In any window a
+tuple finds a tenth of a partner.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from bench.commit import commit
@@ -35,10 +41,14 @@ from bench.restart import HOME, KILLED, OTHER, PER_S, SITES, START_MS, TAU_MS, C
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.rpc import control_pb2 as pb
 
-WAYS = ("cold", "now", "log", "retain")
+WAYS = ("cold", "now", "log", "retain", "at once")
+#: Those that one cluster does one after the other, and what its streams retain: nothing, all that they had, or so much.
+TOGETHER = ((("at once", "now"), "0ms"), (("log",), ""), (("retain",), "{}s"))
 ALGORITHMS = ("SP-S", "SP-D", "SM-S1", "SM-D1")
 #: How long what a second costs is measured.
-STEADY_S = 5.0
+STEADY_S = 3.0
+#: How much more than a window is retained.
+RETAIN_MORE_S = 5
 RESULTS = Path(__file__).parent / "results" / "joining.md"
 
 
@@ -59,14 +69,15 @@ class Figures:
     info: pb.QueryInfo
     done_tick: int
 
-    @property
-    def first_tick(self) -> int | None:
-        """The query sees all tuples from this tick on; None while that is not known."""
+    def whole_from(self, window_s: int) -> int | None:
+        """The windows of a head are full from this tick on; None while that is not known."""
         said = self.info.complete_from
         if not said.HasField("first_tick"):
             return None
+        if said.first_tick > TICK_MIN and not said.asked:
+            return said.from_ms // TAU_MS
         # One that is first begins where the recordings do.
-        return max(said.first_tick, START_MS // TAU_MS)
+        return max(said.first_tick, START_MS // TAU_MS) + 1_000 * window_s // TAU_MS
 
 
 def _text(window_s: int) -> str:
@@ -119,9 +130,10 @@ def _is_complete(cluster: Cluster, query_id: str, window_s: int) -> Callable[[],
     def is_so() -> bool:
         nonlocal rows_before
         figures = _look(cluster, query_id)
-        if figures.first_tick is None:
+        whole_from = figures.whole_from(window_s)
+        if whole_from is None:
             return False
-        if not figures.first_tick + 1_000 * window_s // TAU_MS < figures.done_tick < TICK_END:
+        if not whole_from < figures.done_tick < TICK_END:
             rows_before = figures.info.rows
             return False
         return figures.info.rows > rows_before
@@ -129,29 +141,39 @@ def _is_complete(cluster: Cluster, query_id: str, window_s: int) -> Callable[[],
     return is_so
 
 
-def measure(way: str, algorithm: str, window_s: int, runs: int, say: Callable[[str], None]) -> list[Joined]:
-    """Several queries that join one after the other; of the cold ones each has daemons of its own."""
-    if way == "cold":
-        return [_with_cluster(way, algorithm, window_s, 1, say)[0] for _ in range(runs)]
-    return _with_cluster(way, algorithm, window_s, runs, say)
+def measure(
+    ways: Sequence[str], algorithm: str, window_s: int, runs: int, say: Callable[[str], None]
+) -> dict[str, list[Joined]]:
+    """By way, queries that join one after the other."""
+    found: dict[str, list[Joined]] = {}
+    if "cold" in ways:
+        found |= _with_cluster(("cold",), "0ms", algorithm, window_s, 1, say)
+    for together, retain in TOGETHER:
+        if wanted := [way for way in together if way in ways]:
+            found |= _with_cluster(wanted, retain.format(window_s + RETAIN_MORE_S), algorithm, window_s, runs, say)
+    return {way: found[way] for way in ways}
 
 
-def _with_cluster(way: str, algorithm: str, window_s: int, runs: int, say: Callable[[str], None]) -> list[Joined]:
-    found = []
+def _with_cluster(
+    ways: Sequence[str], retain: str, algorithm: str, window_s: int, runs: int, say: Callable[[str], None]
+) -> dict[str, list[Joined]]:
+    found: dict[str, list[Joined]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        retain = f"{window_s + 5}s" if way == "retain" else ""
-        cluster = Cluster(Path(folder), Wanted(window_s * PER_S, runs + window_s // 30), retain)
+        rows = window_s * PER_S
+        wanted = Wanted(rows, runs * len(ways) * (1 + window_s // 30), 10 * rows)
+        cluster = Cluster(Path(folder), wanted, retain)
         stack.callback(cluster.close)
         for site in SITES:
             cluster.start(site, 1)
         until("the sites have their links", cluster.linked)
-        if way != "cold":
+        if "cold" not in ways:
             first = cluster.clients[HOME].install(pb.IssueRequest(text=_text(window_s), algorithm=algorithm))
             until("the windows are full", _is_complete(cluster, first.query_id, window_s))
-        for _ in range(runs):
-            joined = join(cluster, way, algorithm, window_s)
-            say(f"{algorithm}, {way}: {joined}")
-            found.append(joined)
+        for way in ways:
+            for _ in range(runs):
+                joined = join(cluster, way, algorithm, window_s)
+                say(f"{algorithm}, {way}: {joined}")
+                found[way].append(joined)
     return found
 
 
@@ -162,9 +184,9 @@ def report(window_s: int, runs: int, results: Mapping[tuple[str, str], Sequence[
         "",
         f"Commit {commit()}, Python {platform.python_version()}, {os.cpu_count()} cores, engine native.",
         f"Windows of {window_s} s at two sites, {PER_S:,} tuples a second each, ticks of {TAU_MS} ms, home at a third.",
-        f"Seconds from issuing the query, and bytes that sites send for it; medians of {runs} (longest).",
+        f"Seconds from issuing the query, and bytes that sites send for it; medians of {runs} (longest), cold of one.",
         "",
-        "| algorithm | way | runs | first complete row | bytes until then | bytes a second from then on |",
+        "| algorithm | way | query runs | first complete row | bytes until then | bytes a second from then on |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for (algorithm, way), joined in results.items():
@@ -183,17 +205,17 @@ def report(window_s: int, runs: int, results: Mapping[tuple[str, str], Sequence[
 def main() -> None:
     """Run it, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.joining", description=__doc__)
-    parser.add_argument("--window", type=int, default=60, help="seconds (default: 60)")
-    parser.add_argument("--runs", type=int, default=5, help="of each way by each algorithm (default: 5)")
+    parser.add_argument("--window", type=int, default=10, help="seconds (default: 10)")
+    parser.add_argument("--runs", type=int, default=3, help="of each way by each algorithm (default: 3)")
     parser.add_argument("--algorithm", action="append", help=f"one of several (default: {' '.join(ALGORITHMS)})")
     parser.add_argument("--way", action="append", choices=WAYS, help=f"one of several (default: {' '.join(WAYS)})")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    results = {
-        (algorithm, way): measure(way, algorithm, options.window, options.runs, lambda text: print(text, flush=True))
-        for algorithm in options.algorithm or ALGORITHMS
-        for way in options.way or WAYS
-    }
+    results: dict[tuple[str, str], list[Joined]] = {}
+    for algorithm in options.algorithm or ALGORITHMS:
+        say = partial(print, flush=True)
+        joined = measure(options.way or WAYS, algorithm, options.window, options.runs, say)
+        results |= {(algorithm, way): found for way, found in joined.items()}
     options.out.write_text(report(options.window, options.runs, results))
     print(options.out.read_text())
 

@@ -58,6 +58,7 @@ class Wanted:
 
     rows: int
     runs: int
+    keys: int = KEYS
 
 
 class Cluster:
@@ -123,7 +124,8 @@ def _write_stream(path: Path, wanted: Wanted, seed: int) -> None:
     random = np.random.default_rng(seed)
     ts = START_MS + np.arange(rows) * 1_000 // PER_S
     pad = pa.array([f"{number:0{PAD_BYTES}d}" for number in range(rows)])
-    pq.write_table(pa.table({"seq": np.arange(rows), "ts": ts, "k": random.integers(0, KEYS, rows), "pad": pad}), path)
+    keys = random.integers(0, wanted.keys, rows)
+    pq.write_table(pa.table({"seq": np.arange(rows), "ts": ts, "k": keys, "pad": pad}), path)
 
 
 def until(what: str, ask: Callable[[], object]) -> float:

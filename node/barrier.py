@@ -3,8 +3,10 @@
 Correct here: frames, the closing of connections, cuts of logs, rows to store and reports to clients are done in the
 order in which they came, each once, and those after a WriteRecords only when that and every one before it is written.
 Rows wait because they outlive a crash too: without the record of the tick with which their query began, home would find
-them and begin it elsewhere. What only this site sees and a crash undoes (its engine, reading) does not wait. Records go
-to the disk at once, so that those of many turns share a commit, and nobody waits for the disk.
+them and begin it elsewhere. For the same reason the log of a kept join waits, with all that is appended to it: it would
+have those rows twice; and it is there as long as the record of the query that reads it says that this goes on. What
+only this site sees and a crash undoes (its engine, reading) does not wait. Records go to the disk at once, so that
+those of many turns share a commit, and nobody waits for the disk.
 
 A disk may be full for days, and links are dialled again meanwhile: what waits for a connection goes with that, and one
 that ends at once, with all that waits in it, waits for nothing. Its link says again on the next what was not heard.
@@ -15,11 +17,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from node.core.effects import ReportDropped, ReportQuery, StoreRows, TrimLog, WriteRecords
+from node.core.effects import (
+    AppendBatch,
+    OpenLog,
+    RemoveLog,
+    ReportDropped,
+    ReportQuery,
+    StoreRows,
+    TrimLog,
+    WriteRecords,
+)
+from node.core.queries.query_id import is_kept_stream
 from node.stack import CloseConnection, Output, SendFrame
 
 #: What must not come before the records that were asked for before it.
-_Promise = SendFrame | CloseConnection | TrimLog | StoreRows | ReportQuery | ReportDropped
+_Promise = SendFrame | CloseConnection | TrimLog | OpenLog | RemoveLog | StoreRows | ReportQuery | ReportDropped
 
 
 class Barrier:
@@ -60,7 +72,7 @@ class Barrier:
             elif isinstance(output, CloseConnection) and output.at_once:
                 self.closed(output.connection)
                 self._perform(output)
-            elif self._held and isinstance(output, _Promise):
+            elif self._held and _is_promise(output):
                 self._held.append(output)
             else:
                 self._perform(output)
@@ -82,6 +94,10 @@ class Barrier:
                 self._noted(first)
             else:
                 self._perform(self._held.popleft())
+
+
+def _is_promise(output: Output) -> bool:
+    return isinstance(output, _Promise) or (isinstance(output, AppendBatch) and is_kept_stream(output.stream))
 
 
 def _is_for(output: Output, connection: int) -> bool:

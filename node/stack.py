@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from node.codec import FrameReader, FrameWriter, Shipment
 from node.core.effects import AskReceipt, Effect, KeepRecord, RemoveRecord, Send, WriteRecords
 from node.core.errors import PeerProtocolError, PeerRefusedError
-from node.core.events import ClockAdvanced, Event, LinkMeasured, MessageReceived, PeerGreeted, PeerStateLost
+from node.core.events import (
+    BandwidthMeasured,
+    ClockAdvanced,
+    Event,
+    LinkMeasured,
+    MessageReceived,
+    PeerGreeted,
+    PeerStateLost,
+)
 from node.core.limits import Limits
 from node.core.links.bandwidth import BandwidthMeter
 from node.core.links.causes import Cause, Traffic
@@ -380,7 +388,10 @@ class Stack:
                 return
             if isinstance(frame, Pong) and link.rtt_us is not None:
                 self._events.append(LinkMeasured(link.peer, link.rtt_us, meter.bytes_per_s))
+        before = meter.bytes_per_s
         meter.acknowledged(link.peer_expects, now_us, link.rtt_us)
+        if meter.bytes_per_s is not None and meter.bytes_per_s != before:
+            self._events.append(BandwidthMeasured(link.peer, meter.bytes_per_s))
 
     def _apply(self, link: Link, news: LinkNews, now_us: int) -> None:
         """Do what came of something that the link was told."""

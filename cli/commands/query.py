@@ -11,7 +11,7 @@ from cli.exit_codes import DONE
 from cli.loading import loading
 from cli.options.common import at_option
 from cli.options.config import config_option, read_cluster
-from cli.options.plan import PLAN_CHOICES, PlanChoice, plan_options
+from cli.options.plan import PLAN_CHOICES, PlanChoice, adaptive_option, plan_options
 from cli.options.rows import reader_option, row_options, wait_option
 from cli.options.values import FILE
 from planner.model.errors import QueryError
@@ -58,11 +58,9 @@ def _one_text(ctx: click.Context, _: click.Parameter, words: tuple[str, ...]) ->
     metavar="FILE",
     help="with --detach: the query's home writes the rows to this new file of its own: .csv, .jsonl, .arrows, .parquet",
 )
-@click.option(
-    "--adaptive/--no-adaptive",
-    default=None,
-    help="go over to a better plan while it runs, or keep the first one (default: as the cluster says, if the plan is "
-    "chosen by cost)",
+@adaptive_option(
+    "go over to a better plan while it runs, or keep the first one (default: as the cluster says, if the plan is "
+    "chosen by cost)"
 )
 @reader_option
 @wait_option
@@ -100,11 +98,9 @@ def command(
         from planner.sql.beginning import parse_beginning  # noqa: PLC0415
     check_out(out, form)
     parse_beginning(begin)
-    request = plan_request(plan, text)
+    request = plan_request(plan, text, adaptive=adaptive)
     request.begin = begin
     request.keep = keep
-    if adaptive is not None:
-        request.adaptive = adaptive
     request.reader = reader or ""
     request.to = "" if to is None else str(to.absolute())
     with client_of(cluster, at or cluster.sites[0].name) as client:

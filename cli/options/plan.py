@@ -97,6 +97,11 @@ def other_plan_options(function: Callable[..., int]) -> Callable[..., int]:
     return _with_options(function, _WHICH)
 
 
+def adaptive_option(help_text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Whether a query may go over to a better plan; None: nobody says."""
+    return click.option("--adaptive/--no-adaptive", default=None, help=help_text)
+
+
 def _with_options(
     function: Callable[..., int], options: tuple[Callable[[Callable[..., int]], Callable[..., int]], ...]
 ) -> Callable[..., int]:

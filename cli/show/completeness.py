@@ -14,6 +14,10 @@ def completeness(said: pb.CompleteFrom) -> str:
         return ""  # at the end of its streams a query has no rows, and its reason says why
     if said.first_tick <= TICK_MIN:
         return "rows are complete from the beginning of the query's streams on"
+    if said.lacking:
+        until = f"from {moment(said.from_ms)} on" if said.HasField("from_ms") else "once windows are full"
+        less = f"there is less than a window of what was before of {', '.join(said.lacking)}"
+        return f"rows come from {moment(said.begin_ms)} on, and are complete {until}: {less}"
     text, streams = f"from {begin_time(said)} on", ", ".join(said.limited_by)
     reason = f" ({_reason(said.asked)}: {streams})" if streams else ""
     if said.asked == BeginAt.TIME and said.from_ms > said.asked_ms:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cli.asking import ask_all
 from node.client import Client
-from node.core.queries.query_id import home_of
+from node.core.queries.query_id import home_of, keeping_of, kept_stream_of
 from node.rpc import control_pb2 as pb
 
 Way = tuple[str, str]
@@ -40,11 +40,13 @@ class Look:
     def everything(self) -> dict[Way, int]:
         """Bytes from site to site if each query's streams were shipped to its home, tuple by tuple, as far as read."""
         out: dict[Way, int] = {}
-        for site, status in self.answering.items():
-            for view in status.views:
-                home = home_of(view.query_id)
-                if home != site:
-                    out[site, home] = out.get((site, home), 0) + view.ship_all_bytes
+        views = [(site, view) for site, status in self.answering.items() for view in status.views]
+        kept = {kept_stream_of(view.query_id) for _, view in views}
+        for site, view in views:
+            # What makes a join that is kept belongs to the query that reads it, and what it makes is shipped by nobody.
+            home = home_of(keeping_of(view.query_id) or view.query_id)
+            if home != site and f"{view.query_id}.{view.alias}" not in kept:
+                out[site, home] = out.get((site, home), 0) + view.ship_all_bytes
         return out
 
     @property

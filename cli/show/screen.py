@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
@@ -10,7 +12,7 @@ from rich.text import Text
 
 from cli.show.diagnosis import diagnosis
 from cli.show.look import Change
-from cli.show.switches import is_over, switch_notes
+from cli.show.switches import is_over, switch_news, switch_notes
 from cli.show.tables import size_text
 from node.rpc import control_pb2 as pb
 
@@ -44,9 +46,12 @@ def brief(change: Change) -> str:
 
 def drawn(title: str, change: Change, tau_ms: int, *more: RenderableType) -> Group:
     """A look as tables, what is going on in words, and what else is to be seen below."""
+    queries = [query for status in change.now.answering.values() for query in status.queries]
+    notes = [*switch_notes(queries)]
     return Group(
         Text(title, style="bold"),
-        *(Text(line) for line in diagnosis(change.now.statuses, tau_ms)),
+        *(Text(line) for line in diagnosis(change.now.statuses, tau_ms) if line not in notes),
+        *switches(queries),
         "",
         sites_table(change),
         "",
@@ -57,6 +62,16 @@ def drawn(title: str, change: Change, tau_ms: int, *more: RenderableType) -> Gro
         queries_table(change),
         *more,
     )
+
+
+def switches(queries: Sequence[pb.QueryBrief]) -> Iterator[Text]:
+    """Queries that go over to another plan, or just did: the reason, and what becomes of what, each on its own line."""
+    for query, news in switch_news(queries):
+        status = query.last_switch
+        yield Text(news, style="bold")
+        yield Text(f"  because {status.why}")
+        for word, plan in (("from", status.before), ("to  ", status.after)):
+            yield Text(f"  {word} {plan}", no_wrap=True, overflow="ellipsis")
 
 
 def sites_table(change: Change) -> Table:

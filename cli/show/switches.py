@@ -44,23 +44,26 @@ def switch_state(query: pb.QueryInfo | pb.QueryBrief) -> str:
 
 def switch_notes(queries: Sequence[pb.QueryBrief] | Sequence[pb.QueryInfo]) -> Iterator[str]:
     """What is under way, since when and why; and what was lately."""
+    for query, news in switch_news(queries):
+        status = query.last_switch
+        ways = "" if status.state == "given up" else f"; from {status.before}, to {status.after}"
+        yield f"note: {news}, because: {status.why}{ways}"
+
+
+def switch_news(
+    queries: Sequence[pb.QueryBrief] | Sequence[pb.QueryInfo],
+) -> Iterator[tuple[pb.QueryBrief | pb.QueryInfo, str]]:
+    """The queries of which there is news, and what it is without the reason and the plans."""
     for query in queries:
         if not query.HasField("last_switch"):
             continue
-        status = query.last_switch
-        ways = f"from {status.before}, to {status.after}"
+        status, who = query.last_switch, f"query {query.query_id}"
         if not is_over(status):
-            since = f"for {span(status.seconds)}"
-            yield f"note: query {query.query_id} {progress_text(status)}; {since}, {_why(status)}; {ways}"
+            yield query, f"{who} {progress_text(status)}; for {span(status.seconds)}"
         elif status.seconds < NEWS_S:
             came = f" ({status.reason})" if status.reason else ""
             ago = f"{span(status.seconds)} ago"
             if status.state == "switched":
-                yield f"note: query {query.query_id} went over to another plan {ago}{came}, {_why(status)}; {ways}"
+                yield query, f"{who} went over to another plan {ago}{came}"
             else:
-                given_up = f"another one was given up {ago}{came}"
-                yield f"note: query {query.query_id} stays with its plan: {given_up}, {_why(status)}"
-
-
-def _why(status: pb.SwitchStatus) -> str:
-    return f"because: {status.why}"
+                yield query, f"{who} stays with its plan: another one was given up {ago}{came}"

@@ -233,6 +233,8 @@ def begin_time(said: pb.CompleteFrom) -> str:
         return ""
     if said.first_tick <= TICK_MIN:
         return "the beginning"
+    if said.lacking and not said.HasField("from_ms"):
+        return f"some time after {moment(said.begin_ms)}"
     return moment(said.from_ms) if said.HasField("from_ms") else "the end"
 
 

@@ -70,7 +70,8 @@ def follow(
         replies = iter(follower)
         schema = pa.ipc.read_schema(pa.py_buffer(next(replies).schema))
         followed.written = follower.next_row
-        output = open_output(out, form, schema)
+        with uninterrupted():  # or there may be a file that nobody removes
+            output = open_output(out, form, schema)
         pump = _Pump(client, query_id, reader, follower, output, followed)
         try:
             for reply in replies:

@@ -1,32 +1,38 @@
-"""Ctrl-C between two things, never in the middle of one."""
+"""Signals that end a command, between two things and never in the middle of one."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C counts when the block is done: what is written is also counted, and nothing is written twice."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        # Ctrl-C does not reach this thread, or somebody else takes care of it.
-        yield
+    """Ctrl-C, SIGTERM and a closed terminal count when the block is done: what is begun in it is known to the caller.
+
+    So what is written is also counted, and a file that is opened is also removed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals do not reach this thread
         return
-    pressed = False
+    held: list[Callable[[], object]] = []
+    # One that is ignored, or ends the process at once, stays as it is.
+    handlers = {number: handler for number in _ENDING if callable(handler := signal.getsignal(number))}
 
-    def press(_: int, __: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
+    def hold(number: int, frame: FrameType | None) -> None:
+        held.append(lambda: handlers[signal.Signals(number)](number, frame))
 
-    signal.signal(signal.SIGINT, press)
     try:
+        for number in handlers:
+            signal.signal(number, hold)
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if pressed:
-        raise KeyboardInterrupt
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if held:
+        held[0]()

@@ -12,7 +12,9 @@ from planner.model.errors import PlanError, QueryError
 _PLAN_FILES = (".json", ".toml")
 
 
-def plan_request(choice: PlanChoice, text: str, *, explained: bool = False) -> pb.IssueRequest:
+def plan_request(
+    choice: PlanChoice, text: str, *, explained: bool = False, adaptive: bool | None = None
+) -> pb.IssueRequest:
     """The request.
 
     Raises PlanError if the options contradict each other, or name a file that cannot be read.
@@ -23,7 +25,7 @@ def plan_request(choice: PlanChoice, text: str, *, explained: bool = False) -> p
         given = choice.algorithm or choice.plan
         raise PlanError(f"--search: required a plan that is to be chosen, got {given}, where nothing is")
     _check_letters(text)
-    request = pb.IssueRequest(text=text, policy=choice.policy, explained=explained)
+    request = pb.IssueRequest(text=text, policy=choice.policy, explained=explained, adaptive=adaptive)
     request.algorithm, request.search, request.cost = choice.algorithm or "", choice.search or "", choice.cost or ""
     if choice.plan in PLAN_NAMES:
         request.plan = choice.plan

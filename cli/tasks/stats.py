@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from node.core.queries.query_id import kept_join_of, kept_stream_of
 from node.io.reports.latency import percentile_us
 from node.rpc import control_pb2 as pb
 
@@ -21,14 +22,19 @@ def run_stats(
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The whole of stats.json."""
-    tuples = sum(stream.rows for status in statuses.values() for stream in status.streams)
-    views = [view for status in statuses.values() for view in status.views if view.query_id == info.query_id]
+    plan = json.loads(plan_json)
+    joins = {join["name"]: kept_join_of(info.query_id, join["name"], join["site"]) for join in plan.get("kept", ())}
+    # What makes a join that is kept belongs to the query; a head, or a copy, is of one of them.
+    runs, derived = (info.query_id, *joins.values()), [kept_stream_of(run) for run in joins.values()]
+    streams = [stream for status in statuses.values() for stream in status.streams]
+    tuples = sum(stream.rows for stream in streams if stream.name not in derived)
+    views = [view for status in statuses.values() for view in status.views if view.query_id in runs]
     return {
         "version": STATS_VERSION,
         "query": info.text,
         "query_id": info.query_id,
         "state": info.state,
-        "plan": json.loads(plan_json),
+        "plan": plan,
         "warnings": list(warnings),
         "rows": rows,
         "seconds": round(seconds, 3),
@@ -37,15 +43,15 @@ def run_stats(
         "sites": {site: _site(status) for site, status in statuses.items()},
         "streams": {stream.name: _stream(site, stream) for site, s in statuses.items() for stream in s.streams},
         "links": [_link(site, link) for site, status in statuses.items() for link in status.links],
-        "ship_all_bytes": _ship_all_bytes(views),
-        "steps": step_stats(info.query_id, statuses),
-        "sent": traffic_stats(info.query_id, statuses),
+        "ship_all_bytes": _ship_all_bytes([view for view in views if view.alias not in joins]),
+        "steps": step_stats(runs, statuses),
+        "sent": traffic_stats(runs, statuses),
         "probes": probe_stats(info.query_id, statuses),
         "copies": [
             _copy(site, copy)
             for site, status in statuses.items()
             for copy in status.copies
-            if info.query_id in (copy.query_id, *copy.users)
+            if any(user in runs for user in (copy.query_id, *copy.users))
         ],
     }
 
@@ -112,10 +118,10 @@ def _link(site: str, link: pb.LinkStatus) -> dict[str, Any]:
     }
 
 
-def step_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list[dict[str, Any]]:
+def step_stats(runs: Collection[str], statuses: Mapping[str, pb.StatusReply]) -> list[dict[str, Any]]:
     """Rows of each head's walks before each step; those after the last are results. Summed over sites."""
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    for step in (step for status in statuses.values() for step in status.steps if step.query_id == query_id):
+    for step in (step for status in statuses.values() for step in status.steps if step.query_id in runs):
         rows, walks = found.get((step.head, step.step), (0, 0))
         found[step.head, step.step] = rows + step.rows, walks + step.walks
     return [
@@ -124,7 +130,7 @@ def step_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list[di
     ]
 
 
-def traffic_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list[dict[str, Any]]:
+def traffic_stats(runs: Collection[str], statuses: Mapping[str, pb.StatusReply]) -> list[dict[str, Any]]:
     """What was sent for each step, copy and head's results, without what was repeated after a reconnect."""
     return [
         {
@@ -140,7 +146,7 @@ def traffic_stats(query_id: str, statuses: Mapping[str, pb.StatusReply]) -> list
         }
         for site, status in statuses.items()
         for sent in status.traffic
-        if sent.query_id == query_id
+        if sent.query_id in runs
     ]
 
 

@@ -58,6 +58,12 @@ PLANNER: Mapping[str, Key] = {
         "10",
         "Another plan must save within so many windows of the query what its new copies are sent first.",
     ),
+    "storage": Key(
+        'size, such as "64MB" or "1GiB", or 0',
+        '"256MB"',
+        "How much the joins that plans keep may take at a site, of all queries, in memory and on disk, as far as is "
+        "expected: a plan that is chosen by cost keeps no more. With 0 none is kept.",
+    ),
 }
 SITE: Mapping[str, Key] = {
     "listen": Key('"host:port"', "", "Where its daemon listens."),
@@ -87,8 +93,8 @@ STREAM: Mapping[str, Key] = {
     "retain": Key(
         "duration",
         '"0ms"; a recording that does not say it keeps all',
-        "How much of its past its log keeps: a new query answers from there at once, unless --from says otherwise. "
-        "Without it a query begins now, but the log of a recording keeps all of it, for --from.",
+        "How much of its past its log keeps: rows of a new query begin there, unless --from says otherwise. "
+        "Without it they begin now; the log of a recording keeps all of it, for windows and for --from.",
     ),
 }
 FILE: Mapping[str, Key] = {
@@ -125,7 +131,7 @@ LINK: Mapping[str, Key] = {
 #: The tables in the order in which one writes them: heading, what it is, keys.
 TABLES: tuple[tuple[str, str, Mapping[str, Key]], ...] = (
     ("", "The cluster as a whole.", CLUSTER),
-    ("[planner]", "Plans of queries that run.", PLANNER),
+    ("[planner]", "Plans that are chosen by cost.", PLANNER),
     ("[site.X]", "A site; there is a daemon for each.", SITE),
     ("[site.X.spark]", "The Spark of a site.", SPARK),
     ("[site.X.stream.S]", "A stream of a site. Names of streams are unique in the cluster.", STREAM),

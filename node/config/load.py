@@ -22,6 +22,7 @@ from node.config.values import (
     PAYBACK_WINDOWS,
     RESULTS_QUOTA_BYTES,
     SPARK,
+    STORAGE_BYTES,
     ClusterConfig,
     PlannerConfig,
 )
@@ -109,6 +110,7 @@ def _planner(table: Table) -> PlannerConfig:
         adaptive=table.flag("adaptive", default=True),
         epoch_ticks=table.whole("epoch", EPOCH_TICKS_MAX),
         payback_windows=PAYBACK_WINDOWS if payback is None else payback,
+        storage_bytes=table.size("storage", 'a size such as "256MB", or 0', STORAGE_BYTES),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from node.config.problems import Problem, RefusedError, dotted, one_of, shown
+from node.config.units import size_bytes
 
 T = TypeVar("T")
 
@@ -80,6 +81,12 @@ class Table:
             self.note(name, what, shown(value))
             return None
         return float(value)
+
+    def size(self, name: str, what: str, default: int) -> int:
+        """Bytes: a text that says how many, or the number 0 for none."""
+        if self._values.get(name) == 0 and not isinstance(self._values[name], bool):
+            return 0
+        return self.text(name, what, size_bytes, default)
 
     def whole(self, name: str, most: int) -> int | None:
         """A whole number from 1 on; None when the key is not there."""

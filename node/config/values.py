@@ -18,6 +18,7 @@ MAX_AHEAD_MS = 3_600_000
 RESULTS_QUOTA_BYTES = 4 << 30
 LOG_QUOTA_BYTES = 16 << 30
 PAYBACK_WINDOWS = 10.0
+STORAGE_BYTES = 256_000_000
 _EPOCH_MS, _EPOCH_TICKS_MIN = 10_000, 10
 
 
@@ -116,13 +117,15 @@ class SiteConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlannerConfig:
-    """Whether queries that run are planned again, and when."""
+    """What plans may keep; whether queries that run are planned again, and when."""
 
     adaptive: bool = True
     #: In ticks; None: as many as ten seconds have, but at least ten.
     epoch_ticks: int | None = None
     #: Within so many windows a switch must pay for what it sends first.
     payback_windows: float = PAYBACK_WINDOWS
+    #: Bytes of kept joins that a site may have; 0: none is kept.
+    storage_bytes: int = STORAGE_BYTES
 
     def epoch(self, tau_ms: int) -> int:
         """Ticks from one look at a query to the next."""

@@ -144,6 +144,8 @@ class ReportStatistics:
     copies: tuple[RunningCopy, ...] = ()
     #: By site, if it was asked of a query that runs.
     counts: Mapping[str, RunningCounts] = field(default_factory=dict)
+    #: By site, what the logs hold of joins that are kept there.
+    kept_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

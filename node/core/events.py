@@ -172,12 +172,14 @@ class QueryIssued:
 class ReplanRequested:
     """A query of this site is to go on with another plan, without a stop.
 
-    ``why`` is for people: what was measured, or who asked.
+    ``why`` is for people: what was measured, or who asked. ``at_once``: nothing goes on by the plan before, so nothing
+    of it is waited for: what is not done begins again by the other plan.
     """
 
     query_id: str
     plan: Plan
     why: str
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,17 @@ class LinkMeasured:
     peer: str
     rtt_us: int
     bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthMeasured:
+    """So many bytes go to a peer in a second, and no more: it acknowledged that while more was on its way.
+
+    On a link that is slow this is known long before a round trip is over.
+    """
+
+    peer: str
+    bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,5 +240,6 @@ Event = (
     | DropRequested
     | SiteStarted
     | LinkMeasured
+    | BandwidthMeasured
     | ClockAdvanced
 )

@@ -28,10 +28,12 @@ class HomeRecord:
     prepare: Prepare
     state: QueryState
     reason: str
-    #: It sees tuples from this tick on; None while that is not known.
+    #: Its rows begin with this tick; None while that is not known.
     first_tick: int | None
     #: The streams because of which it begins no earlier.
     limited_by: tuple[str, ...] = ()
+    #: By alias, from which tick on it sees a stream, where that is not its first tick.
+    begins: Ticks = ()
     #: Walks of the heads of its plan begin with this tick, all before is done: another plan, with other heads, did it.
     walks_from: int | None = None
 

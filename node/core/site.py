@@ -11,9 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import assert_never
 
 from node.core.arrangements.arrangements import Arrangements
-from node.core.effects import AppendBatch, BlamePeer, Effect, IgnoreReason, QueryState, ReadSource, SetAside
+from node.core.effects import (
+    AppendBatch,
+    BlamePeer,
+    Effect,
+    IgnoreReason,
+    QueryState,
+    ReadSource,
+    ReportDropped,
+    SetAside,
+)
 from node.core.errors import PeerProtocolError
 from node.core.events import (
+    BandwidthMeasured,
     BatchLogged,
     ClockAdvanced,
     DropRequested,
@@ -241,7 +251,7 @@ class Site:
         for message in self._outbox.messages_here():
             self._on_peer_message(self.name, message)
 
-    def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912 - a flat table reads best
+    def _handle(self, event: Event) -> None:  # noqa: C901, PLR0912, PLR0915 - a flat table reads best
         match event:
             case RowsArrived():
                 self._on_rows_arrived(event)
@@ -284,6 +294,8 @@ class Site:
                 self._participant.round_trips.measured(event.peer, event.rtt_us)
                 self.arrangements.catch_up.pace.measured(event)
                 self._survey.on_link(event)
+            case BandwidthMeasured():
+                self._survey.on_bandwidth(event)
             case StatisticsRequested():
                 self._survey.on_requested(event)
             case StreamMeasured():
@@ -301,10 +313,14 @@ class Site:
         self._kept.on_logged(event.stream, event.frontier)
 
     def _on_drop(self, query_id: str) -> None:
-        if query_id in self._issuer.homes:
-            self._issuer.ends.end(query_id, QueryState.DROPPED, "dropped by a user")
-        else:
+        home = self._issuer.homes.get(query_id)
+        if home is None:
             self._participant.ends.drop_here(query_id)
+            return
+        self._issuer.ends.end(query_id, QueryState.DROPPED, "dropped by a user")
+        if home.stream is not None:
+            # Of a join that is kept nothing else is reported; the query that reads it ends.
+            self._outbox.do(ReportDropped(query_id))
 
     def _on_clock(self) -> None:
         self._survey.on_clock()

@@ -151,7 +151,10 @@ class Control(ControlServicer):
                 same=planned.plan == plan,
                 warnings=planned.warnings,
             )
-            if reply.same or request.dry_run:
+            if request.dry_run:
+                return reply
+            if reply.same:
+                query.may_adapt(_may_adapt(request.plan, query))
                 return reply
             self._require_links(planned.plan.sites)
         except NarrowsError as error:
@@ -161,9 +164,7 @@ class Control(ControlServicer):
         if report.state is SwitchState.GIVEN_UP:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, report.reason)
         reply.number = report.number
-        if is_forced(request.plan):
-            # Who names a plan wants that one.
-            query.adaptive = False
+        query.may_adapt(_may_adapt(request.plan, query))
         return reply
 
     def _require_links(self, sites: tuple[str, ...]) -> None:
@@ -327,6 +328,13 @@ def _mixed(query: IssuedQuery) -> list[str]:
     if not query.is_mixed:
         return []
     return ["it began again after it had gone over to another plan: what was measured is of both plans"]
+
+
+def _may_adapt(request: pb.IssueRequest, query: IssuedQuery) -> bool:
+    """Whether a query may change its plan by itself after it was given another: who names a plan wants that one."""
+    if request.HasField("adaptive"):
+        return request.adaptive
+    return query.adaptive and not is_forced(request)
 
 
 def _compared(planned: Planned) -> Compared | None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from node.core.queries.query_id import keeping_of, kept_stream_of
 from node.core.query_records import RecordKind
 from node.core.streams.log_extent import LogExtent
 from node.storage.disk_log import DiskLog
-from node.storage.errors import DamagedLogError, disk_error
+from node.storage.errors import DamagedLogError, StorageError, disk_error
 from node.storage.folder import Folder, Room, sync_folder
 from node.storage.given_up import recover_log
-from node.storage.site_folder import SiteFolder
+from node.storage.site_folder import SiteFolder, log_folder
 from node.wire.records import failed_home
 
 log = logging.getLogger(__name__)
+
+#: The name of a query, which has a hyphen, as no other name in a site's folder has before a dot; and that of the join.
+_STREAM = re.compile(r"[A-Za-z0-9]\w*-[\w-]*\.\w+", re.ASCII)
+#: What systems take as a folder's name.
+_NAME_MAX = 255
 
 
 class KeptLogs:
@@ -28,7 +35,9 @@ class KeptLogs:
         self._room = room
 
     def open(self, stream: str) -> DiskLog:
-        """A log without anything. Raises StorageError."""
+        """A log without anything. Raises StorageError, also for a name with which it would be somewhere else."""
+        if len(stream) > _NAME_MAX or not _STREAM.fullmatch(stream):
+            raise StorageError(f"a kept join requires a stream named after its query; got {stream!r}")
         try:
             self._remove(stream)
             opened = DiskLog(Folder(self._path / stream / "log", self._room))
@@ -62,14 +71,15 @@ def open_kept_logs(folder: SiteFolder) -> dict[str, LogExtent]:
     }
     extents: dict[str, LogExtent] = {}
     for stream, query_id in homes.items():
-        place = Folder(folder.path / stream / "log", folder.headroom)
+        # It may not be there yet: the record of its join is durable first.
+        place = folder.headroom.lend_or_wait(partial(log_folder, folder.path / stream / "log", folder.headroom))
         kept = DiskLog(place)
         try:
             found = recover_log(stream, kept, place)
         except DamagedLogError as error:
             log.error("the join kept as stream %s ends: %s", stream, error)
             _fail(folder, query_id, f"data loss: {error}")
-            folder.logs.add(stream, maker.open(stream))
+            folder.logs.add(stream, folder.headroom.lend_or_wait(partial(maker.open, stream)))
             continue
         folder.logs.add(stream, kept)
         if found.extent is not None:

@@ -184,14 +184,16 @@ class Runner:
         self.put([StatisticsRequested(request_id, query, running, counts_only, past_us)])
         return await answer
 
-    async def replan(self, query_id: str, plan: Plan, why: str, forecast: Forecast = NO_FORECAST) -> ReportSwitch:
-        """Have a query of this site go on with another plan: PREPARING, or GIVEN_UP and why.
+    async def replan(
+        self, query_id: str, plan: Plan, why: str, forecast: Forecast = NO_FORECAST, *, at_once: bool = False
+    ) -> ReportSwitch:
+        """Have a query of this site go on with another plan: PREPARING, or GIVEN_UP and why. ``at_once``: see there.
 
         How it goes on from there is in the query's history of switches.
         """
         answer: asyncio.Future[ReportSwitch] = self._loop.create_future()
         self._replans.setdefault(query_id, deque()).append((forecast, answer))
-        self.put([ReplanRequested(query_id, plan, why)])
+        self.put([ReplanRequested(query_id, plan, why, at_once)])
         return await answer
 
     async def drop_here(self, query_id: str) -> None:

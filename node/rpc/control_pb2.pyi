@@ -287,18 +287,22 @@ class ReaderStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., taken: _Optional[int] = ..., read: _Optional[int] = ..., lag_rows: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., attached: _Optional[bool] = ..., file: _Optional[str] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class CompleteFrom(_message.Message):
-    __slots__ = ("asked", "asked_ms", "first_tick", "from_ms", "limited_by")
+    __slots__ = ("asked", "asked_ms", "first_tick", "from_ms", "limited_by", "begin_ms", "lacking")
     ASKED_FIELD_NUMBER: _ClassVar[int]
     ASKED_MS_FIELD_NUMBER: _ClassVar[int]
     FIRST_TICK_FIELD_NUMBER: _ClassVar[int]
     FROM_MS_FIELD_NUMBER: _ClassVar[int]
     LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_MS_FIELD_NUMBER: _ClassVar[int]
+    LACKING_FIELD_NUMBER: _ClassVar[int]
     asked: str
     asked_ms: int
     first_tick: int
     from_ms: int
     limited_by: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, asked: _Optional[str] = ..., asked_ms: _Optional[int] = ..., first_tick: _Optional[int] = ..., from_ms: _Optional[int] = ..., limited_by: _Optional[_Iterable[str]] = ...) -> None: ...
+    begin_ms: int
+    lacking: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, asked: _Optional[str] = ..., asked_ms: _Optional[int] = ..., first_tick: _Optional[int] = ..., from_ms: _Optional[int] = ..., limited_by: _Optional[_Iterable[str]] = ..., begin_ms: _Optional[int] = ..., lacking: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AwaySite(_message.Message):
     __slots__ = ("site", "trouble", "seconds")

@@ -235,18 +235,20 @@ class AskProfile(_message.Message):
     def __init__(self, text: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., running: _Optional[str] = ..., counts_only: _Optional[bool] = ..., past_us: _Optional[int] = ...) -> None: ...
 
 class Profiles(_message.Message):
-    __slots__ = ("profiles", "missing", "links", "copies", "counts")
+    __slots__ = ("profiles", "missing", "links", "copies", "counts", "kept_bytes")
     PROFILES_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
     profiles: _containers.RepeatedCompositeFieldContainer[Profile]
     missing: _containers.RepeatedCompositeFieldContainer[Missing]
     links: _containers.RepeatedCompositeFieldContainer[LinkSeen]
     copies: _containers.RepeatedCompositeFieldContainer[RunningCopy]
     counts: RunningCounts
-    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ..., counts: _Optional[_Union[RunningCounts, _Mapping]] = ...) -> None: ...
+    kept_bytes: int
+    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[LinkSeen, _Mapping]]] = ..., copies: _Optional[_Iterable[_Union[RunningCopy, _Mapping]]] = ..., counts: _Optional[_Union[RunningCounts, _Mapping]] = ..., kept_bytes: _Optional[int] = ...) -> None: ...
 
 class RunningCounts(_message.Message):
     __slots__ = ("sent", "ship_all", "shared", "unreached", "frontiers")
@@ -439,28 +441,32 @@ class KeptJoin(_message.Message):
     def __init__(self, name: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., site: _Optional[str] = ..., sequences: _Optional[_Iterable[_Union[Sequence, _Mapping]]] = ...) -> None: ...
 
 class Begin(_message.Message):
-    __slots__ = ("at", "time_ms")
+    __slots__ = ("at", "time_ms", "looks_back")
     AT_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LOOKS_BACK_FIELD_NUMBER: _ClassVar[int]
     at: str
     time_ms: int
-    def __init__(self, at: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
+    looks_back: bool
+    def __init__(self, at: _Optional[str] = ..., time_ms: _Optional[int] = ..., looks_back: _Optional[bool] = ...) -> None: ...
 
 class Resumption(_message.Message):
-    __slots__ = ("first_tick", "done", "stored_to", "is_alone", "since", "walks_from")
+    __slots__ = ("first_tick", "done", "stored_to", "is_alone", "begins", "since", "walks_from")
     FIRST_TICK_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     STORED_TO_FIELD_NUMBER: _ClassVar[int]
     IS_ALONE_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     WALKS_FROM_FIELD_NUMBER: _ClassVar[int]
     first_tick: int
     done: _containers.RepeatedCompositeFieldContainer[Frontier]
     stored_to: int
     is_alone: bool
+    begins: _containers.RepeatedCompositeFieldContainer[Frontier]
     since: int
     walks_from: int
-    def __init__(self, first_tick: _Optional[int] = ..., done: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., stored_to: _Optional[int] = ..., is_alone: _Optional[bool] = ..., since: _Optional[int] = ..., walks_from: _Optional[int] = ...) -> None: ...
+    def __init__(self, first_tick: _Optional[int] = ..., done: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., stored_to: _Optional[int] = ..., is_alone: _Optional[bool] = ..., begins: _Optional[_Iterable[_Union[Frontier, _Mapping]]] = ..., since: _Optional[int] = ..., walks_from: _Optional[int] = ...) -> None: ...
 
 class Lost(_message.Message):
     __slots__ = ("generation", "reason")

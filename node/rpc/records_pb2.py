@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from node.rpc import link_pb2 as node_dot_rpc_dot_link__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16node/rpc/records.proto\x12\x07narrows\x1a\x13node/rpc/link.proto\"\xa0\x01\n\nHomeRecord\x12\x0f\n\x07prepare\x18\x01 \x01(\x0c\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x17\n\nfirst_tick\x18\x04 \x01(\x12H\x00\x88\x01\x01\x12\x12\n\nlimited_by\x18\x05 \x03(\t\x12\x17\n\nwalks_from\x18\x06 \x01(\x12H\x01\x88\x01\x01\x42\r\n\x0b_first_tickB\r\n\x0b_walks_from\"-\n\nDoneRecord\x12\x1f\n\x04\x64one\x18\x01 \x03(\x0b\x32\x11.narrows.Frontier\"O\n\tPinRecord\x12\x0c\n\x04home\x18\x01 \x01(\t\x12\x0f\n\x07streams\x18\x02 \x03(\t\x12#\n\x08restored\x18\x03 \x03(\x0b\x32\x11.narrows.Frontierb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16node/rpc/records.proto\x12\x07narrows\x1a\x13node/rpc/link.proto\"\xc3\x01\n\nHomeRecord\x12\x0f\n\x07prepare\x18\x01 \x01(\x0c\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x17\n\nfirst_tick\x18\x04 \x01(\x12H\x00\x88\x01\x01\x12\x12\n\nlimited_by\x18\x05 \x03(\t\x12!\n\x06\x62\x65gins\x18\x06 \x03(\x0b\x32\x11.narrows.Frontier\x12\x17\n\nwalks_from\x18\x07 \x01(\x12H\x01\x88\x01\x01\x42\r\n\x0b_first_tickB\r\n\x0b_walks_from\"-\n\nDoneRecord\x12\x1f\n\x04\x64one\x18\x01 \x03(\x0b\x32\x11.narrows.Frontier\"O\n\tPinRecord\x12\x0c\n\x04home\x18\x01 \x01(\t\x12\x0f\n\x07streams\x18\x02 \x03(\t\x12#\n\x08restored\x18\x03 \x03(\x0b\x32\x11.narrows.Frontierb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'node.rpc.records_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HOMERECORD']._serialized_start=57
-  _globals['_HOMERECORD']._serialized_end=217
-  _globals['_DONERECORD']._serialized_start=219
-  _globals['_DONERECORD']._serialized_end=264
-  _globals['_PINRECORD']._serialized_start=266
-  _globals['_PINRECORD']._serialized_end=345
+  _globals['_HOMERECORD']._serialized_end=252
+  _globals['_DONERECORD']._serialized_start=254
+  _globals['_DONERECORD']._serialized_end=299
+  _globals['_PINRECORD']._serialized_start=301
+  _globals['_PINRECORD']._serialized_end=380
 # @@protoc_insertion_point(module_scope)

@@ -8,20 +8,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class HomeRecord(_message.Message):
-    __slots__ = ("prepare", "state", "reason", "first_tick", "limited_by", "walks_from")
+    __slots__ = ("prepare", "state", "reason", "first_tick", "limited_by", "begins", "walks_from")
     PREPARE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     FIRST_TICK_FIELD_NUMBER: _ClassVar[int]
     LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
     WALKS_FROM_FIELD_NUMBER: _ClassVar[int]
     prepare: bytes
     state: str
     reason: str
     first_tick: int
     limited_by: _containers.RepeatedScalarFieldContainer[str]
+    begins: _containers.RepeatedCompositeFieldContainer[_link_pb2.Frontier]
     walks_from: int
-    def __init__(self, prepare: _Optional[bytes] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., first_tick: _Optional[int] = ..., limited_by: _Optional[_Iterable[str]] = ..., walks_from: _Optional[int] = ...) -> None: ...
+    def __init__(self, prepare: _Optional[bytes] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., first_tick: _Optional[int] = ..., limited_by: _Optional[_Iterable[str]] = ..., begins: _Optional[_Iterable[_Union[_link_pb2.Frontier, _Mapping]]] = ..., walks_from: _Optional[int] = ...) -> None: ...
 
 class DoneRecord(_message.Message):
     __slots__ = ("done",)

@@ -139,7 +139,7 @@ def _open_logs(
     for stream in streams:
         if nbytes := _nbytes(path / stream / "log"):
             step(f"reading the log of stream {stream}, {nbytes:,} bytes")
-        folder = headroom.lend_or_wait(partial(_log_folder, path / stream / "log", headroom))
+        folder = headroom.lend_or_wait(partial(log_folder, path / stream / "log", headroom))
         logs[stream] = DiskLog(folder)
         found = recover_log(stream, logs[stream], folder)
         if found.cut_bytes:
@@ -160,7 +160,8 @@ def _open_logs(
     return StreamLogs(logs), extents
 
 
-def _log_folder(path: Path, headroom: Headroom) -> Folder:
+def log_folder(path: Path, headroom: Headroom) -> Folder:
+    """The folder of a log, made if it is not there. Raises NoRoomError if the disk is too full for that."""
     try:
         return Folder(path, headroom)
     except OSError as error:

@@ -24,10 +24,11 @@ from node.storage.errors import DiskFailedError, NoRoomError, StorageError, Vers
 from node.storage.folder import sync_folder
 
 #: The version of all that a site keeps. Version 1 had logs that began anew with each start, and no records; version 2
-#: no queries that go on, so its daemons would forget in logs what these need.
-FORMAT_VERSION = 3
+#: no queries that go on, so its daemons would forget in logs what these need; version 3 neither joins that are kept nor
+#: queries that see what was there before they began, so its daemons would take either for other queries.
+FORMAT_VERSION = 4
 #: Versions that are read, and are FORMAT_VERSION from the next life on: all that was kept then is kept in the same way.
-READ_VERSIONS = (2, FORMAT_VERSION)
+READ_VERSIONS = (2, 3, FORMAT_VERSION)
 #: No stream can be called so: there is a dot in it.
 RECORDS_NAME = "site.db"
 #: The records in which the highest life of each other site is, and in which folder that was.

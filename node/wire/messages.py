@@ -122,8 +122,10 @@ def encode_message(message: Message) -> Packed:  # noqa: C901, PLR0912, PLR0915 
                     prepare.resumed.since = message.resumed.since
                 if message.resumed.walks_from is not None:
                     prepare.resumed.walks_from = message.resumed.walks_from
+                prepare.resumed.begins.extend(_ticks_out(message.resumed.begins))
             if message.beginning != DEFAULT_BEGINNING:
-                prepare.begin.at, prepare.begin.time_ms = message.beginning.at, message.beginning.time_ms
+                begin = message.beginning
+                prepare.begin.CopyFrom(pb.Begin(at=begin.at, time_ms=begin.time_ms, looks_back=begin.looks_back))
             prepare.kept.extend(kept_out(join) for join in message.kept)
             prepare.part, prepare.owner = message.part, message.owner
         case Prepared():
@@ -329,10 +331,11 @@ def _prepare(query_id: str, prepare: pb.Prepare) -> Prepare:
     resumed = None
     if prepare.HasField("resumed"):
         said = prepare.resumed
-        stored_to = tick_in(said.stored_to)
+        stored_to, begins = tick_in(said.stored_to), _ticks(said.begins)
         since = tick_in(said.since) if said.HasField("since") else None
         walks_from = tick_in(said.walks_from) if said.HasField("walks_from") else None
-        resumed = Resumption(tick_in(said.first_tick), _ticks(said.done), stored_to, said.is_alone, since, walks_from)
+        told = tick_in(said.first_tick), _ticks(said.done), stored_to, said.is_alone, begins
+        resumed = Resumption(*told, since, walks_from)
     beginning = beginning_in(prepare.begin) if prepare.HasField("begin") else DEFAULT_BEGINNING
     place, kept = (query_id, prepare.text, prepare.sink), tuple(map(kept_in, prepare.kept))
     names = prepare.part, prepare.owner

@@ -38,6 +38,7 @@ def profiles_out(message: Profiles) -> pb.Profiles:
         links=[pb.LinkSeen(site=link.peer, rtt_us=link.rtt_us, bytes_per_s=link.bytes_per_s) for link in message.links],
         copies=[copy_out(copy) for copy in message.copies],
         counts=None if message.counts is None else _counts_out(message.counts),
+        kept_bytes=message.kept_bytes,
     )
 
 
@@ -59,6 +60,7 @@ def profiles_in(query_id: str, body: pb.Profiles) -> Profiles:
         tuple(_link(link) for link in body.links),
         tuple(copy_in(copy) for copy in body.copies),
         _counts(body.counts) if body.HasField("counts") else None,
+        _whole("bytes of kept joins", body.kept_bytes),
     )
 
 
@@ -91,7 +93,7 @@ def _link(link: pb.LinkSeen) -> LinkSeen:
 def _profile_out(alias: str, profile: StreamProfile) -> pb.Profile:
     return pb.Profile(
         alias=alias,
-        rows=profile.rows,
+        rows=round(profile.rows),
         span_us=profile.span_us,
         batch_rows=profile.batch_rows,
         columns=list(profile.column_bytes),
@@ -117,7 +119,7 @@ def _profile(profile: pb.Profile) -> StreamProfile:
 def _sketch_out(names: Sequence[str], sketch: KeySketch) -> pb.Sketch:
     halves = (sketch.hashes >> np.uint64(_HALF)).astype(np.int64)
     out = pb.Sketch(columns=list(names), hashes=encode_ints(np.diff(halves, prepend=0)))
-    out.counts = encode_ints(sketch.counts)
+    out.counts = encode_ints(sketch.counts.astype(np.int64))
     if sketch.limit != HASH_END:
         invariant(sketch.limit % 2**_HALF == 0, "sketch: limits are hashes, whose lower half is zero")
         out.limit = sketch.limit >> _HALF

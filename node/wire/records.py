@@ -30,14 +30,23 @@ def record_out(record: Record) -> Put:
                 reason=record.reason,
                 first_tick=record.first_tick,
                 limited_by=record.limited_by,
+                begins=_ticks_out(record.begins),
                 walks_from=record.walks_from,
             )
         case DoneRecord():
-            message = pb.DoneRecord(done=[link_pb2.Frontier(alias=head, tick=tick) for head, tick in record.done])
+            message = pb.DoneRecord(done=_ticks_out(record.done))
         case PinRecord():
-            restored = [link_pb2.Frontier(alias=stream, tick=tick) for stream, tick in record.restored]
+            restored = _ticks_out(record.restored)
             message = pb.PinRecord(home=record.home, streams=record.streams, restored=restored)
     return Put(KINDS[type(record)], record.query_id, message.SerializeToString())
+
+
+def _ticks_out(ticks: Ticks) -> list[link_pb2.Frontier]:
+    return [link_pb2.Frontier(alias=alias, tick=tick) for alias, tick in ticks]
+
+
+def _ticks(ticks: Iterable[link_pb2.Frontier]) -> Ticks:
+    return tuple((one.alias, tick_in(one.tick)) for one in ticks)
 
 
 def recovered(
@@ -88,19 +97,19 @@ def _home(query_id: str, data: bytes) -> HomeRecord:
     if not isinstance(prepare, Prepare):
         raise PeerProtocolError(f"the record of query {query_id} requires its plan; got {type(prepare).__name__}")
     first_tick = tick_in(record.first_tick) if record.HasField("first_tick") else None
-    limited_by = tuple(record.limited_by)
+    limited_by, begins = tuple(record.limited_by), _ticks(record.begins)
     walks_from = tick_in(record.walks_from) if record.HasField("walks_from") else None
-    return HomeRecord(query_id, prepare, QueryState(record.state), record.reason, first_tick, limited_by, walks_from)
+    told = QueryState(record.state), record.reason, first_tick, limited_by, begins, walks_from
+    return HomeRecord(query_id, prepare, *told)
 
 
 def _done(query_id: str, data: bytes) -> DoneRecord:
     record = pb.DoneRecord()
     parse(record, data, "the record of what is done")
-    return DoneRecord(query_id, tuple((done.alias, tick_in(done.tick)) for done in record.done))
+    return DoneRecord(query_id, _ticks(record.done))
 
 
 def _pin(query_id: str, data: bytes) -> PinRecord:
     record = pb.PinRecord()
     parse(record, data, "the record of a pin")
-    restored = tuple((one.alias, tick_in(one.tick)) for one in record.restored)
-    return PinRecord(query_id, record.home, tuple(record.streams), restored)
+    return PinRecord(query_id, record.home, tuple(record.streams), _ticks(record.restored))

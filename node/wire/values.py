@@ -72,7 +72,7 @@ def beginning_in(begin: pb.Begin) -> Beginning:
         at = BeginAt(begin.at)
     except ValueError:
         raise PeerProtocolError(f"a query requires a beginning that this version knows; got {begin.at!r}") from None
-    return Beginning(at, event_time_in(begin.time_ms))
+    return Beginning(at, event_time_in(begin.time_ms), begin.looks_back)
 
 
 def sequence_out(sequence: Sequence) -> pb.Sequence:
@@ -116,8 +116,7 @@ def _stream_in(stream: pb.Stream) -> StreamInfo:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(stream.schema))
         names = schema.names  # raises if one of them is not text
-        unit, scale = TimeUnit(stream.unit), stream.ts_scale or 1
-        info = StreamInfo(stream.name, stream.site, schema, stream.ts, unit, scale)
+        info = StreamInfo(stream.name, stream.site, schema, stream.ts, TimeUnit(stream.unit), stream.ts_scale)
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise PeerProtocolError(f"stream {stream.name!r} requires a schema and a time unit; got {error}") from error
     if info.ts not in names:

@@ -22,7 +22,6 @@ from planner.algorithms.traffic import (
     Parts,
     StepLoad,
     Traffic,
-    TreeLoad,
     asked,
     keys_snapshot,
     keys_sync,
@@ -36,8 +35,6 @@ from planner.algorithms.traffic import (
 _FETCHED_TUPLES = 1.5
 #: The size of what SM-S1 ships each tick beside tuples, in the paper: how many expired.
 _COUNT_BYTES = 4.0
-#: A key that is new in the window of a subtree's rows.
-_BORN_BYTES = 3.0
 
 
 class Algorithm(StrEnum):
@@ -150,8 +147,6 @@ class AlgorithmSpec:
     traffic: Callable[[StepLoad], Traffic]
     #: The paper's execution time per second.
     paper: Callable[[PaperStep], float]
-    #: Of a stream that looks into the rows of a subtree: bytes to them, and back. None: not planned for trees.
-    tree: Callable[[TreeLoad], tuple[float, float]] | None
     words: Words
     #: Whether a walk that finds no match ends where the stream is.
     ends_there: bool = False
@@ -323,7 +318,6 @@ SPECS: Mapping[Algorithm, AlgorithmSpec] = {
         cpu_s=11e-6,
         traffic=_sp_s,
         paper=_paper_sp_s,
-        tree=lambda load: (0.0, load.rows),
         words=Words(
             summary="keep a full copy of the window here",
             title="keep a full copy",
@@ -350,7 +344,6 @@ SPECS: Mapping[Algorithm, AlgorithmSpec] = {
         cpu_s=9e-6,
         traffic=_sp_d,
         paper=_paper_sp_d,
-        tree=lambda load: (load.tuples, 0.0),
         ends_there=True,
         words=Words(
             summary="ship the rows there",
@@ -376,7 +369,6 @@ SPECS: Mapping[Algorithm, AlgorithmSpec] = {
         cpu_s=18e-6,
         traffic=_sm_s1,
         paper=_paper_sm_s1,
-        tree=lambda load: (load.asked + load.message, load.answers + load.message),
         words=Words(
             summary="ship keys, get back matching tuples not shipped before",
             title="ask by keys, get matching tuples once",
@@ -405,7 +397,6 @@ SPECS: Mapping[Algorithm, AlgorithmSpec] = {
         cpu_s=19e-6,
         traffic=_sm_s2,
         paper=_paper_sm_s2,
-        tree=None,
         mostly_silent=True,
         words=Words(
             summary="keep all keys here, fetch the tuples of keys that match",
@@ -437,7 +428,6 @@ SPECS: Mapping[Algorithm, AlgorithmSpec] = {
         cpu_s=13e-6,
         traffic=_sm_d1,
         paper=_paper_sm_d1,
-        tree=lambda load: (load.matching + load.message, load.born * _BORN_BYTES + load.message),
         words=Words(
             summary="keep all keys here, ship only rows that can match",
             title="keep all keys, ship rows that can match",
@@ -467,7 +457,6 @@ SPECS: Mapping[Algorithm, AlgorithmSpec] = {
         cpu_s=15e-6,
         traffic=_sm_d2,
         paper=_paper_sm_d2,
-        tree=lambda load: (load.asked + load.matching + 2 * load.message, load.keys / 8 + load.message),
         ends_there=True,
         words=Words(
             summary="ship keys, get back which match, ship those rows",

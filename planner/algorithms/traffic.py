@@ -127,25 +127,6 @@ class CopyLoad:
     kept: float
 
 
-@dataclass(frozen=True, slots=True)
-class TreeLoad:
-    """New tuples of a stream that look into a window of a subtree's rows: bytes per second."""
-
-    #: All tuples of the stream, and all rows of the subtree, with their messages.
-    tuples: float
-    rows: float
-    #: The keys of the stream's batches, and their number.
-    asked: float
-    keys: float
-    #: Tuples that find a row, and rows that they find.
-    matching: float
-    answers: float
-    #: Keys of the subtree's rows that are new.
-    born: float
-    #: What one message for each batch costs.
-    message: float
-
-
 def message(kind: Kind, size: float, messages: float) -> Parts:
     """Bytes of a kind, with what its messages cost however little is in them."""
     return ((kind, size + messages * MESSAGE_BYTES), (Kind.FRAMING, messages * FRAMING_BYTES))

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from planner.algorithms.descriptions import Algorithm, CopyKind
 from planner.algorithms.kinds import Kind
-from planner.model.query import Plan
+from planner.estimate.derived import KeptRows
+from planner.model.query import KeptJoin, Plan
 
 
 class Objective(StrEnum):
@@ -175,8 +176,18 @@ class CopyEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptEstimate:
+    """A join that a plan keeps."""
+
+    join: KeptJoin
+    #: The plan that makes it; its rows go to the site that keeps them.
+    estimate: PlanEstimate
+    rows: KeptRows
+
+
+@dataclass(frozen=True, slots=True)
 class PlanEstimate:
-    """What a plan is expected to send and to take."""
+    """What a plan is expected to send and to take, with all that makes what it keeps."""
 
     plan: Plan
     heads: tuple[HeadEstimate, ...]
@@ -189,10 +200,22 @@ class PlanEstimate:
     money_per_month: float | None
     #: Every tuple that is in some result, at a site other than the sink, once.
     lower_bound_bytes_per_s: float
+    #: The joins that it keeps; heads, copies and control are only its own.
+    kept: tuple[KeptEstimate, ...] = ()
+
+    @property
+    def parts(self) -> tuple[PlanEstimate, ...]:
+        """The plans of the joins that it keeps, then itself."""
+        return (*(each.estimate for each in self.kept), self)
 
     @property
     def flows(self) -> tuple[Flow, ...]:
         """Everything that travels."""
+        return tuple(flow for part in self.parts for flow in part.own_flows)
+
+    @property
+    def own_flows(self) -> tuple[Flow, ...]:
+        """Without what makes the joins that are kept."""
         walks = [flow for head in self.heads for step in head.steps for flow in step.flows]
         results = [flow for head in self.heads for flow in head.results]
         syncs = [flow for copy in self.copies for flow in copy.flows]
@@ -222,8 +245,9 @@ class PlanEstimate:
 
     @property
     def delay_s(self) -> float:
-        """The slowest head's time from a batch to its rows."""
-        return max(head.delay_s for head in self.heads)
+        """The slowest head's time from a batch to its rows: none has all before what is kept is there."""
+        kept = max((each.estimate.delay_s for each in self.kept), default=0.0)
+        return kept + max(head.delay_s for head in self.heads)
 
 
 def sum_of(flows: Iterable[Flow]) -> float:

@@ -1,11 +1,12 @@
 """Which messages of a plan leave together, so that what frames them is shared: known only for a plan as a whole.
 
-A search decides step by step, and takes each message to cost the usual framing (``planner.algorithms.traffic``).
+A search decides step by step, and takes each message to cost the usual framing (``planner.algorithms.traffic``). Plans
+that run together, of a query and of the joins that are kept for it, share it too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from planner.algorithms.framing import Mail, posted
@@ -23,6 +24,16 @@ _Part = tuple[str, int] | str | CopyKey | None
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan's parts, with the usual framing."""
+
+    space: WireSpace
+    plan: Plan
+    heads: list[HeadEstimate]
+    copies: tuple[CopyEstimate, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Framed:
     """The parts of an estimate with the framing that they have in this plan."""
 
@@ -32,27 +43,38 @@ class Framed:
     control: tuple[Flow, ...]
 
 
-def with_framing(
-    space: WireSpace, plan: Plan, heads: list[HeadEstimate], copies: tuple[CopyEstimate, ...], costed: bool
-) -> Framed:
-    """Framing as it is shared in this plan in place of the usual one, and news of walks that end without rows."""
-    posts: list[tuple[_Part, Mail]] = [post for head in heads for post in _walks(space, head)]
-    # A copy that runs, and grows, is sent its part in messages that leave anyway.
-    own_syncs = [each for each in copies if each.flows and not each.already_there and not each.grows]
-    posts += [(each.copy, _sync(space, each)) for each in own_syncs]
-    posts += [(None, _done(space, plan, site)) for site in plan.sites if site != plan.sink]
-    flows: dict[_Part, list[Flow]] = {}
-    for (part, mail), found in zip(
-        posts, posted([mail for _, mail in posts], min(space.estimator.batches_s)), strict=True
-    ):
-        own = flows.setdefault(part, [])
+def with_framing(drafts: Sequence[Draft], costed: bool) -> list[Framed]:
+    """Framing as it is shared in these plans in place of the usual one, and news of walks that end without rows."""
+    posts = [(place, part, mail) for place, draft in enumerate(drafts) for part, mail in _posts(draft)]
+    tick_s = min(batch_s for draft in drafts for batch_s in draft.space.estimator.batches_s)
+    flows: list[dict[_Part, list[Flow]]] = [{} for _ in drafts]
+    for (place, part, mail), found in zip(posts, posted([mail for _, _, mail in posts], tick_s), strict=True):
+        own = flows[place].setdefault(part, [])
         own.append(Flow(mail.source, mail.target, Kind.FRAMING, found.framing_bytes))
         if mail.news:
             kind, size = (Kind.CONTROL, _DONE_BYTES) if part is None else (Kind.RESULTS, ENDING_BYTES)
             own.append(Flow(mail.source, mail.target, kind, found.messages * size))
+    return [_framed(draft, own, costed) for draft, own in zip(drafts, flows, strict=True)]
+
+
+def _posts(draft: Draft) -> Iterator[tuple[_Part, Mail]]:
+    """All mail of a plan."""
+    space, plan = draft.space, draft.plan
+    for head in draft.heads:
+        yield from _walks(space, head)
+    for each in draft.copies:
+        # A copy that runs, and grows, is sent its part in messages that leave anyway.
+        if each.flows and not each.already_there and not each.grows:
+            yield each.copy, _sync(space, each)
+    for site in plan.sites:
+        if site != plan.sink:
+            yield None, _done(space, plan, site)
+
+
+def _framed(draft: Draft, flows: dict[_Part, list[Flow]], costed: bool) -> Framed:
     return Framed(
-        [_framed_head(space, head, flows, costed) for head in heads],
-        tuple(_framed_copy(space, each, flows.get(each.copy, ())) for each in copies),
+        [_framed_head(draft.space, head, flows, costed) for head in draft.heads],
+        tuple(_framed_copy(draft.space, each, flows.get(each.copy, ())) for each in draft.copies),
         _summed(flows.get(None, ())),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.algorithms.descriptions import LOCAL_CPU_S, Algorithm, CopyKind
@@ -12,34 +12,63 @@ from planner.cost.estimates import (
     CopyKey,
     Flow,
     HeadEstimate,
+    KeptEstimate,
     PlanEstimate,
     StepEstimate,
 )
 from planner.cost.link_weights import MONTH_S
 from planner.cost.paper_model import PaperSpace
-from planner.cost.shared_framing import with_framing
+from planner.cost.shared_framing import Draft, with_framing
 from planner.cost.wire_model import WireSpace
+from planner.estimate.derived import KeptRows
 from planner.model.plans import route, start_of
 from planner.model.query import Plan
 
 
 def plan_estimate(space: WireSpace, plan: Plan, paper: PaperSpace | None = None) -> PlanEstimate:
     """Estimate a plan; with ``paper``, its cost is what the paper's formulas say, and only bytes are ours."""
+    (estimate,) = _estimates([_draft(space, plan, paper)], paper)
+    return estimate
+
+
+def tree_estimate(
+    asked: WireSpace, plan: Plan, outer: WireSpace, inners: Sequence[WireSpace], rows: Sequence[KeptRows]
+) -> PlanEstimate:
+    """Estimate a plan that keeps joins, all of it together.
+
+    ``asked`` has the costs of the query as it was asked, ``outer`` those of the query that reads what is kept; of each
+    kept join ``inners`` has those of the query that makes it, and ``rows`` what is expected of its rows.
+    """
+    drafts = [_draft(space, inner, None) for space, inner in zip(inners, plan.inners, strict=True)]
+    *made, own = _estimates([*drafts, _draft(outer, plan, None)], None)
+    found = tuple(KeptEstimate(*each) for each in zip(plan.kept, made, rows, strict=True))
+    cost = sum(estimate.cost for estimate in (*made, own))
+    whole = replace(own, kept=found, cost=cost, lower_bound_bytes_per_s=_lower_bound(asked))
+    return replace(whole, money_per_month=_money(outer, whole))
+
+
+def _draft(space: WireSpace, plan: Plan, paper: PaperSpace | None) -> Draft:
     heads = [_head(space, plan, head, paper) for head in plan.query.aliases]
     shares = _sent_once(space, heads)
     heads = [_with_shares(space, head, shares, paper is None) for head in heads]
     copies = _copies(space, plan, heads)
-    heads, copies = _pushed(space, heads, copies, paper is None)
-    framed = with_framing(space, plan, heads, copies, paper is None)
-    heads, copies = framed.heads, framed.copies
-    cost = sum(step.cost for head in heads for step in head.steps)
-    if paper is None:
-        cost += sum(copy.cost for copy in copies) + space.cost_of(framed.control)
-        cost += sum(_ends_cost(space, plan, head) for head in heads)
-    else:
-        cost += sum(paper.start_cost(space.aliases.index(head.head), head.start) for head in heads)
-    estimate = PlanEstimate(plan, tuple(heads), copies, framed.control, cost, None, _lower_bound(space))
-    return replace(estimate, money_per_month=_money(space, estimate))
+    return Draft(space, plan, *_pushed(space, heads, copies, paper is None))
+
+
+def _estimates(drafts: Sequence[Draft], paper: PaperSpace | None) -> list[PlanEstimate]:
+    """Of plans that run together."""
+    found = []
+    for draft, framed in zip(drafts, with_framing(drafts, paper is None), strict=True):
+        space, plan, heads, copies = draft.space, draft.plan, framed.heads, framed.copies
+        cost = sum(step.cost for head in heads for step in head.steps)
+        if paper is None:
+            cost += sum(copy.cost for copy in copies) + space.cost_of(framed.control)
+            cost += sum(_ends_cost(space, plan, head) for head in heads)
+        else:
+            cost += sum(paper.start_cost(space.aliases.index(head.head), head.start) for head in heads)
+        estimate = PlanEstimate(plan, tuple(heads), copies, framed.control, cost, None, _lower_bound(space))
+        found.append(replace(estimate, money_per_month=_money(space, estimate)))
+    return found
 
 
 def _head(space: WireSpace, plan: Plan, head: str, paper: PaperSpace | None) -> HeadEstimate:

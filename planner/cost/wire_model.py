@@ -59,12 +59,20 @@ class StepBytes:
 class WireSpace:
     """The plans of a query with our costs."""
 
-    def __init__(self, query: JoinQuery, sink: str, statistics: Statistics, objective: Objective) -> None:
+    def __init__(
+        self,
+        query: JoinQuery,
+        sink: str,
+        statistics: Statistics,
+        objective: Objective,
+        estimator: Estimator | None = None,
+    ) -> None:
+        """``estimator``: what is expected of the query, if that is known already: it does not depend on sites."""
         self.query = query
         self.sink = sink
         self.aliases = query.aliases
         self.sites = tuple(ref.stream.site for ref in query.streams)
-        self.estimator = Estimator(query, statistics)
+        self.estimator = estimator or Estimator(query, statistics)
         self.links = Links(statistics, objective)
         self.sizes = RowSizes(query, statistics)
         self.syncs = CopySyncs(query, statistics.copies, self.estimator, self.sizes)

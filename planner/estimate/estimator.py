@@ -3,7 +3,8 @@
 What is expected of a carry depends only on its head and on the set of streams that were joined, not on
 their order: so a search over sets is exact. Within a group of streams that are joined by the same key the
 sketches are compared key by key (``planner.estimate.samples``); groups are taken to be independent of each other.
-Predicates that are not equalities are guessed (``planner.model.selectivity``).
+Predicates that are not equalities are guessed (``planner.model.selectivity``); but not those that say that a component
+of a kept join is in its window: of these the share is known that they keep, of what others see of the kept join.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from planner.algorithms.step_stats import CarryStats, JoinStats, KeysStats
 from planner.estimate.groups import Group, groups_of
 from planner.estimate.members import F64
 from planner.estimate.samples import UNSEEN, Asked, Joined, kept_name, match_share
-from planner.estimate.statistics import Statistics
+from planner.estimate.statistics import KeySketch, Statistics, StreamProfile
 from planner.estimate.stream_sizes import StreamSizes
 from planner.model.constants import BOOK_KEYS_MAX, BOOK_QUESTIONS_MAX
+from planner.model.kept import is_visibility
 from planner.model.query import ColumnRef, JoinQuery, columns_of
 from planner.model.selectivity import selectivity
 
@@ -38,7 +40,14 @@ class Estimator:
         self.batches_s = self._streams.batches_s
         self._windows = self._streams.windows
         self.groups = groups_of(query, self._streams)
-        self._residuals = [(self._bits(columns_of(expr)), selectivity(expr)) for expr in query.residuals]
+        self._visible = {
+            number: visible
+            for number, alias in enumerate(self.aliases)
+            if (visible := statistics.profiles[alias].visible) is not None
+        }
+        derived = tuple(self.aliases[number] for number in self._visible)
+        guessed = [expr for expr in query.residuals if not is_visibility(expr, derived)]
+        self._residuals = [(self._bits(columns_of(expr)), selectivity(expr)) for expr in guessed]
         self._factors: dict[tuple[int, int, int], float] = {}
         self._rows: dict[tuple[int, int], float] = {}
         self._carries: dict[tuple[int, int], CarryStats] = {}
@@ -62,6 +71,9 @@ class Estimator:
         """The tuples of the window as it is kept."""
         return self.rates[number] * self.kept_s[number]
 
+    def _profile(self, number: int) -> StreamProfile:
+        return self.statistics.profiles[self.aliases[number]]
+
     def _bits(self, columns: frozenset[ColumnRef]) -> int:
         aliases = {column.alias for column in columns}
         return sum(1 << number for number, alias in enumerate(self.aliases) if alias in aliases)
@@ -74,21 +86,39 @@ class Estimator:
             rows = self.rows(head, joined)
             heads = min(rows, self.rates[head] * self._surviving(head, joined))
             step = self.batches_s[head]
-            self._carries[head, joined] = CarryStats(rows, heads, -float(np.expm1(-heads * step)) / step)
+            arrivals = heads / self._profile(head).together
+            self._carries[head, joined] = CarryStats(rows, heads, -float(np.expm1(-arrivals * step)) / step)
         return self._carries[head, joined]
 
     def rows(self, head: int, joined: int) -> float:
         """Rows in a second."""
         if (head, joined) not in self._rows:
-            rows = self._rows_before_residuals(head, joined)
-            for columns, kept in self._residuals:
-                if columns & joined == columns:
-                    rows *= kept
+            rows = self._rows_before_residuals(head, joined) * self._kept_share(joined)
+            for number, visible in self._visible.items():
+                # Of a kept join that is the head itself all components are seen: the others are older.
+                if joined >> number & 1 and number != head:
+                    rows *= visible
             self._rows[head, joined] = rows
         return self._rows[head, joined]
 
+    def rows_at_once(self, joined: int) -> float:
+        """Rows that the windows of these streams have among each other at any time."""
+        return self._combined(-1, joined) * self._kept_share(joined)
+
+    def _kept_share(self, joined: int) -> float:
+        """What predicates leave that are not equalities."""
+        share = 1.0
+        for columns, kept in self._residuals:
+            if columns & joined == columns:
+                share *= kept
+        return share
+
     def _rows_before_residuals(self, head: int, joined: int) -> float:
-        rows = self.rates[head]
+        return self.rates[head] * self._combined(head, joined)
+
+    def _combined(self, head: int, joined: int) -> float:
+        """Combinations of the windows of all but the head that its tuple finds; without a head, -1, at any time."""
+        rows = 1.0
         for number, window in enumerate(self._windows):
             if joined >> number & 1 and number != head:
                 rows *= window
@@ -102,10 +132,32 @@ class Estimator:
         inside = group.members & joined
         if not inside & (inside - 1):
             return 1.0
-        pivot = head if inside >> head & 1 else -1
+        pivot = head if head >= 0 and inside >> head & 1 else -1
         if (place, pivot, inside) not in self._factors:
             self._factors[place, pivot, inside] = self._factor_of(group, pivot, inside)
         return self._factors[place, pivot, inside]
+
+    def key_rows(self, group: Group, head: int, joined: int) -> F64:
+        """For each sampled key of a group that has some of these streams: which share of a head's rows have it."""
+        inside = group.members & joined
+        found = self._joined(group, head if inside >> head & 1 else -1, inside)
+        weights = found.weight * found.combos
+        if not weights.any():
+            # Nothing in common on the sample: any key may be that of a row.
+            for alias in self._inside(inside):
+                weights = weights + group.sample.members[alias].counts
+        return weights / max(1e-300, float(weights.sum()))
+
+    def sketch(self, number: int, names: tuple[str, ...]) -> KeySketch | None:
+        """What was measured of the keys of a stream by these columns."""
+        return self._streams.sketch(number, names)
+
+    def span_s(self, number: int) -> float:
+        """The time that was looked at."""
+        return self._streams.span_s(number)
+
+    def _inside(self, joined: int) -> tuple[str, ...]:
+        return tuple(alias for number, alias in enumerate(self.aliases) if joined >> number & 1)
 
     def _factor_of(self, group: Group, head: int, inside: int) -> float:
         others = tuple(number for number in range(len(self.aliases)) if inside >> number & 1 and number != head)
@@ -262,7 +314,7 @@ class Estimator:
             alias = self.aliases[following]
             found = self._joined(group, head, inside)
             with_it = self._joined(group, head, inside, kept_name(alias) if kept else alias)
-            few = (group.sample.members[alias].counts <= 2) & group.sample.timed
+            few = group.sample.members[alias].few & group.sample.timed
             self._matches[key] = match_share(found, with_it, few, head >= 0)
         return self._matches[key]
 

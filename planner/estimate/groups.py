@@ -25,6 +25,8 @@ class Group:
 
     place: int
     members: int
+    #: By stream.
+    columns: Mapping[int, tuple[str, ...]]
     sample: KeySample
 
     @property
@@ -45,7 +47,7 @@ def groups_of(query: JoinQuery, streams: StreamSizes) -> tuple[Group, ...]:
             parts = [{number: (names[place],) for number, names in columns.items()} for place in range(count)]
         for part in parts:
             members = sum(1 << number for number in part)
-            found.append(Group(len(found), members, _sample(query, streams, part, keys_max)))
+            found.append(Group(len(found), members, part, _sample(query, streams, part, keys_max)))
     return tuple(found)
 
 
@@ -64,7 +66,7 @@ def _sketches(streams: StreamSizes, columns: Mapping[int, tuple[str, ...]]) -> d
     known = {number: sketch for number, sketch in found.items() if sketch is not None}
     if len(known) == len(found):
         return known
-    rows = {number: streams.rows(number) for number in columns}
+    rows = {number: round(streams.rows(number)) for number in columns}
     distinct = max(1, *rows.values())
     kept = min(distinct, _MADE_KEYS_MAX)
     hashes = np.arange(kept, dtype=np.uint64)

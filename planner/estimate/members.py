@@ -1,6 +1,7 @@
 """One stream on a sample of keys: how many of its tuples have each key, and when they came.
 
-A key's tuples are taken to be spread evenly between its first and its last one; up to two are where they were.
+A key's tuples are taken to be spread evenly between its first and its last one; up to two are where they were, if they
+were: those of a stream that is only expected (``planner.estimate.derived``), of which a key has parts, are anywhere.
 """
 
 from __future__ import annotations
@@ -36,12 +37,18 @@ class Member:
         """Whether the window is longer than what was observed: then times say nothing about it."""
         return self.window_s >= self.span_s
 
+    @property
+    def few(self) -> NDArray[np.bool_]:
+        """The keys of which it is known where each tuple was."""
+        few: NDArray[np.bool_] = (self.counts <= 2) & (self.counts == np.floor(self.counts))
+        return few
+
     def upto(self, times: F64) -> F64:
         """How many tuples of each key came until then. Up to two are where they were, more are spread evenly."""
         counts, first, last = self.counts[:, None], self.first[:, None], self.last[:, None]
         pace = self.pace()[:, None]
         place = (times - first) / np.where(pace > 0, pace, 1.0)
-        inside = np.where(counts <= 2, np.floor(place) + 1, place + 0.5)
+        inside = np.where(self.few[:, None], np.floor(place) + 1, place + 0.5)
         between = np.where(times >= last, counts, np.clip(inside, 0, counts))
         return np.where(times < first, 0.0, between)
 
@@ -70,11 +77,12 @@ class Member:
         per_s = self.counts / self.span_s
         if not timed or self.uniform:
             return self.counts * np.exp(-per_s * self.window_s)
+        ever = np.minimum(self.counts, 1.0)
         # Before what was observed it may have come too.
         unseen = np.clip(self.window_s - (self.first - self.begin), 0.0, None)
         gap = np.maximum(self.pace(), 1e-9)
-        again: F64 = np.where(self.counts <= 2, 1.0 * (gap > self.window_s), np.exp(-self.window_s / gap))
-        return np.exp(-per_s * unseen) + np.maximum(self.counts - 1, 0) * again
+        again: F64 = np.where(self.few, 1.0 * (gap > self.window_s), np.exp(-self.window_s / gap))
+        return ever * np.exp(-per_s * unseen) + np.maximum(self.counts - 1, 0) * again
 
     def stays_s(self, timed: bool) -> F64:
         """How long each key is in the window, in the time that was observed."""
@@ -93,7 +101,7 @@ class Member:
         """A few times at which a tuple of each key came."""
         steps = (np.arange(POINTS) + 0.5) / POINTS
         ends = np.where(steps < 0.5, 0.0, 1.0)
-        shares = np.where(self.counts[:, None] <= 2, ends, steps)
+        shares = np.where(self.few[:, None], ends, steps)
         return self.first[:, None] + shares * (self.last - self.first)[:, None]
 
 

@@ -77,13 +77,22 @@ class KeySample:
     """The streams of one group of key columns."""
 
     members: Mapping[str, Member]
-    share: float
+    #: The sampled keys: all that any of the streams has with a hash below ``limit``.
+    hashes: NDArray[np.uint64]
+    limit: int
     timed: bool
+    #: The moment from which seconds are counted.
+    origin_us: int
     _points: dict[str, F64] = field(init=False, default_factory=dict)
     _seen: dict[tuple[str, str], F64] = field(init=False, default_factory=dict)
     _joined: dict[tuple[str | None, tuple[str, ...]], Joined] = field(init=False, default_factory=dict)
     _chances: dict[tuple[str, str], _Chances | None] = field(init=False, default_factory=dict)
     _births: dict[str, F64] = field(init=False, default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """Of all keys, those that are sampled."""
+        return self.limit / HASH_END
 
     def head_joined(self, head: str, others: tuple[str, ...]) -> Joined:
         """A head's tuples with the windows of ``others``, all of this group."""
@@ -117,7 +126,7 @@ class KeySample:
 
     def present(self, alias: str, expected: F64) -> F64:
         """The chance that there is a tuple of each key where ``expected`` are expected."""
-        few = self.members[alias].counts[:, None] <= 2
+        few = self.members[alias].few[:, None]
         return np.where(few & self.timed, np.minimum(expected, 1.0), -np.expm1(-expected))
 
     def asked_by_head(self, head: str, alias: str, asking: F64) -> Asked:
@@ -252,13 +261,13 @@ def sample_of(
     members = {
         alias: member_at(sketch, keys, origin, timed, spans_s[alias], windows_s[alias]) for alias, sketch in cut.items()
     }
-    return KeySample(members, limit / HASH_END, timed)
+    return KeySample(members, keys, limit, timed, origin)
 
 
 def with_kept(sample: KeySample, kept_s: Mapping[str, float]) -> KeySample:
     """The sample with, beside each stream, its window as it is kept: longer, until it is known that nobody looks."""
     kept = {kept_name(alias): replace(sample.members[alias], window_s=length) for alias, length in kept_s.items()}
-    return KeySample({**sample.members, **kept}, sample.share, sample.timed)
+    return KeySample({**sample.members, **kept}, sample.hashes, sample.limit, sample.timed, sample.origin_us)
 
 
 def kept_name(alias: str) -> str:

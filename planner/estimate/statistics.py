@@ -27,8 +27,8 @@ class KeySketch:
 
     #: Ascending, distinct.
     hashes: NDArray[np.uint64]
-    #: How many tuples have that key.
-    counts: NDArray[np.int64]
+    #: How many tuples have that key; of a stream that is only expected, parts of tuples too.
+    counts: NDArray[np.int64] | NDArray[np.float64]
     limit: int
     #: Event times, in microseconds, of the first and the last tuple with that key; None if not known. Many keys live
     #: for much less than the profile's span (an order and its payment): without these they look rare in any window.
@@ -38,10 +38,10 @@ class KeySketch:
 
 @dataclass(frozen=True, slots=True)
 class StreamProfile:
-    """What a site measured of a view, or what was declared of it."""
+    """What a site measured of a view, what was declared of it, or what is expected of one that is not there yet."""
 
     #: Tuples that were looked at and passed the filter, and the event time they cover.
-    rows: int
+    rows: float
     span_us: int
     #: Tuples in the typical batch: those of a tick, or many more when a recording is read at full speed.
     batch_rows: float
@@ -50,6 +50,10 @@ class StreamProfile:
     column_bytes: Mapping[str, float]
     #: By the columns of the key, each choice of keys by which a plan may join the view.
     keys: Mapping[tuple[str, ...], KeySketch]
+    #: Of a kept join: the share of the rows in its window whose components are all in their own windows.
+    visible: float | None = None
+    #: So many tuples come at once, in one batch: of a kept join all that one tuple has found.
+    together: float = 1.0
 
     @property
     def rate(self) -> float:
@@ -77,3 +81,5 @@ class Statistics:
     copies: tuple[RunningCopy, ...] = ()
     #: Ways on which a byte counts so many times as much as elsewhere, since they carry less than is to be sent there.
     strained: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    #: By site, bytes of joins that are kept there already.
+    stored: Mapping[str, float] = field(default_factory=dict)

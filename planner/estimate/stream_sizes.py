@@ -19,6 +19,11 @@ from planner.model.query import JoinQuery, RangeWindow
 _DONE_BATCHES = 2.0
 
 
+def kept_s(window_s: float, batch_s: float) -> float:
+    """How long a tuple is kept, for a window of this length and batches so far apart."""
+    return window_s + NEWS_S + _DONE_BATCHES * batch_s
+
+
 class StreamSizes:
     """Figures of each stream, in the query's order; those of keys are remembered."""
 
@@ -32,7 +37,7 @@ class StreamSizes:
         self.batches_s = [self._batch_s(number) for number in numbers]
         #: Of each window: seconds, the same until what has left it is forgotten, and tuples.
         self.windows_s = [self._window_s(number) for number in numbers]
-        self.kept_s = [self.windows_s[number] + NEWS_S + _DONE_BATCHES * self.batches_s[number] for number in numbers]
+        self.kept_s = [kept_s(self.windows_s[number], self.batches_s[number]) for number in numbers]
         self.windows = [max(1e-9, self.rates[number] * self.windows_s[number]) for number in numbers]
         self._keys: dict[tuple[int, tuple[str, ...], float], KeysStats] = {}
 
@@ -49,7 +54,7 @@ class StreamSizes:
             return self._tau_s
         return max(self._tau_s, profile.batch_rows / profile.rate)
 
-    def rows(self, number: int) -> int:
+    def rows(self, number: int) -> float:
         """Tuples that were looked at."""
         return self._profiles[number].rows
 

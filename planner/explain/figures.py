@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.cost.estimates import CopyEstimate, HeadEstimate, PlanEstimate, StepEstimate
+from planner.cost.estimates import CopyEstimate, HeadEstimate, KeptEstimate, PlanEstimate, StepEstimate
 from planner.explain.measurements import Measured, bytes_of
 from planner.model.plans import plan_dict
 from planner.search.alternatives import Compared
@@ -13,7 +13,6 @@ from planner.search.choice import Choice
 
 def explain_dict(choice: Choice, others: Compared, measured: Measured | None = None) -> dict[str, Any]:
     """What explain says, as values that become JSON; ``planner.model.plan_file`` reads the plan among them back."""
-    tree = others.tree
     document: dict[str, Any] = {
         **plan_dict(choice.plan),
         "options": {
@@ -37,8 +36,9 @@ def explain_dict(choice: Choice, others: Compared, measured: Measured | None = N
             }
             for other in others.steps
         ],
-        "tree": None if tree is None else {"order": str(tree), "cost": tree.cost, "executed": False},
     }
+    if choice.estimate.kept:
+        document["expected"]["kept"] = [_kept_dict(choice, each) for each in choice.estimate.kept]
     if measured is not None:
         document["measured"] = _measured_dict(measured)
     return document
@@ -53,8 +53,28 @@ def _estimate_dict(estimate: PlanEstimate) -> dict[str, Any]:
         "lower_bound_bytes_per_s": estimate.lower_bound_bytes_per_s,
         "by_kind": {kind.value: size for kind, size in estimate.by_kind.items()},
         "by_link": [{"from": link[0], "to": link[1], "bytes_per_s": size} for link, size in estimate.by_link.items()],
-        "heads": [_head_dict(head) for head in estimate.heads],
-        "copies": [_copy_dict(each) for each in estimate.copies],
+        "heads": [_head_dict(head) for part in estimate.parts for head in part.heads],
+        "copies": [_copy_dict(each) for part in estimate.parts for each in part.copies],
+    }
+
+
+def _kept_dict(choice: Choice, each: KeptEstimate) -> dict[str, Any]:
+    """A join that is kept; its heads and copies are among those of the plan."""
+    profile, site = each.rows.profile, each.join.site
+    return {
+        "name": each.join.name,
+        "aliases": list(each.join.aliases),
+        "site": site,
+        "heads": [head.head for head in each.estimate.heads],
+        "window_us": round(each.rows.window_s * 1e6),
+        "rows_per_s": profile.rate,
+        "row_bytes": sum(profile.column_bytes.values()),
+        "visible": profile.visible,
+        "bytes_per_s": each.estimate.bytes_per_s,
+        "cost": each.estimate.cost,
+        "stored_bytes": each.rows.stored_bytes,
+        "stored_before": choice.statistics.stored.get(site, 0.0),
+        "storage_bytes": choice.options.storage_bytes,
     }
 
 

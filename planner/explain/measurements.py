@@ -45,8 +45,8 @@ class Measured:
     results: Mapping[str, tuple[Sent, ...]] = field(default_factory=dict)
     copies: Mapping[CopyKey, tuple[Sent, ...]] = field(default_factory=dict)
     control: tuple[Sent, ...] = ()
-    #: What shipping every tuple to the sink would have cost, compressed, without framing.
-    ship_all_bytes: float = 0.0
+    #: What shipping every tuple to the sink would have cost, compressed, without framing; None if nobody metered that.
+    ship_all_bytes: float | None = 0.0
 
     @property
     def sent(self) -> tuple[Sent, ...]:

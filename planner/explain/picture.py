@@ -14,6 +14,7 @@ from planner.algorithms.kinds import Kind
 from planner.explain.drawing import Canvas, Point, Rect, cut_text, text_width
 from planner.explain.measurements import Measured
 from planner.model.plans import route, start_of, window_text
+from planner.model.query import Plan
 from planner.search.choice import Choice
 
 _WIDTH = 1000
@@ -71,7 +72,7 @@ def explain_dot(choice: Choice, measured: Measured | None = None) -> str:
     """The plan as a graph for Graphviz: nodes are sites, edges are links with what they carry."""
     font = 'fontname="sans-serif"'
     lines = ["digraph plan {", f"  graph [{font}];", f"  node [shape=box, {font}];", f"  edge [{font}];"]
-    for site in choice.plan.sites:
+    for site in _sites(choice):
         text = "\\l".join(_quoted(line) for line in [site, *_kept(choice, site)])
         thick = ", penwidth=3" if site == choice.plan.sink else ""
         lines.append(f'  "{_quoted(site)}" [label="{text}\\l"{thick}];')
@@ -99,29 +100,44 @@ def _carried(choice: Choice, measured: Measured | None) -> dict[Link, _Carried]:
     return found
 
 
+def _plans(choice: Choice) -> tuple[Plan, ...]:
+    """Those of the joins that it keeps, then itself."""
+    return (*choice.plan.inners, choice.plan)
+
+
+def _sites(choice: Choice) -> list[str]:
+    return sorted({site for plan in _plans(choice) for site in plan.sites})
+
+
 def _kept(choice: Choice, site: str, name_letters: int | None = None) -> list[str]:
     """Streams of a site, their names cut to ``name_letters``, copies it holds, and that it is the sink."""
     lines = []
-    for ref in choice.plan.query.streams:
+    for ref in choice.plan.asked.streams:
         if ref.stream.site == site:
             name = ref.alias if ref.alias == ref.stream.name else f"{ref.alias}: {ref.stream.name}"
             if name_letters is not None and len(name) > name_letters:
                 name = f"{name[: name_letters - 1]}…"
             lines.append(f"{name} {window_text(ref.window)}")
-    lines += [each.copy.what for each in choice.estimate.copies if each.copy.holder == site]
+    for join in choice.plan.kept:
+        if join.site == site:
+            lines.append(f"kept: {', '.join(join.aliases)} {window_text(choice.plan.query.ref(join.name).window)}")
+    copies = [each.copy for part in choice.estimate.parts for each in part.copies]
+    lines += [copy.what for copy in copies if copy.holder == site]
     return [*lines, *(["rows arrive here"] if site == choice.plan.sink else [])]
 
 
 def _sequences(choice: Choice) -> list[str]:
     lines = []
-    for head in choice.plan.query.aliases:
-        place, steps = start_of(choice.plan, head), ""
-        for hop in route(choice.plan, head):
-            owner = choice.plan.query.ref(hop.alias).stream.site
-            how = "local" if owner == place else hop.algorithm.value
-            steps += f" → {hop.alias} ({how}, at {hop.site})"
-            place = hop.site
-        lines.append(f"{head} from {start_of(choice.plan, head)}{steps}")
+    for plan in _plans(choice):
+        for head in plan.query.aliases:
+            place, steps = start_of(plan, head), ""
+            for hop in route(plan, head):
+                owner = plan.query.ref(hop.alias).stream.site
+                how = "local" if owner == place else hop.algorithm.value
+                steps += f" → {hop.alias} ({how}, at {hop.site})"
+                place = hop.site
+            kept = f" → kept as {plan.part} at {plan.sink}" if plan.part else ""
+            lines.append(f"{head} from {start_of(plan, head)}{steps}{kept}")
     return lines
 
 
@@ -155,7 +171,7 @@ def _shown(each: _Carried, largest: float) -> bool:
 
 def _boxes(choice: Choice) -> tuple[dict[str, Rect], float]:
     """A box for each site, on a ring with the first on the left or on top; and where they end."""
-    sizes = {site: _box_size(site, _kept(choice, site, _NAME_LETTERS)) for site in choice.plan.sites}
+    sizes = {site: _box_size(site, _kept(choice, site, _NAME_LETTERS)) for site in _sites(choice)}
     tallest = max(height for _, height in sizes.values())
     count = len(sizes)
     if count <= 2:

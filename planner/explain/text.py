@@ -12,11 +12,11 @@ from planner.cost.estimates import HeadEstimate, Objective, PlanEstimate
 from planner.estimate.sketches import key_groups
 from planner.explain.measurements import Measured, bytes_of
 from planner.model.plans import policy_text, window_text
-from planner.model.query import Expr
+from planner.model.query import Expr, Plan
 from planner.model.rendering import expr_text
 from planner.model.selectivity import selectivity
 from planner.search.alternatives import Compared
-from planner.search.choice import Choice, Model
+from planner.search.choice import SEQUENCES, TREE, TREE_GAIN_MIN, Choice, Model
 from planner.sql.text import printable
 
 #: Of a predicate that is shown: as much as fits a line with what is said of it.
@@ -26,8 +26,11 @@ _PREDICATE_LETTERS = 45
 def explain_text(choice: Choice, others: Compared, measured: Measured | None = None) -> str:
     """The plan, and what it was compared with, as tables of plain text."""
     lines = [*_summary(choice, measured), "", *_streams(choice)]
-    for head in choice.estimate.heads:
-        lines += ["", *_head(choice, head, measured)]
+    if choice.estimate.kept:
+        lines += ["", *_kept(choice)]
+    for part in choice.estimate.parts:
+        for head in part.heads:
+            lines += ["", *_head(part, head, measured)]
     lines += ["", *_copies(choice.estimate, measured), "", *_links(choice.estimate, measured)]
     lines += ["", *_alternatives(choice, others)]
     if assumed := _assumed(choice):
@@ -58,15 +61,16 @@ def _summary(choice: Choice, measured: Measured | None) -> list[str]:
             f"measured  {rate_text(found)} over {measured.seconds:.1f} s of event time, "
             f"{_times(estimate.bytes_per_s, found)} of that expected"
         )
-        everything = measured.ship_all_bytes / measured.seconds
-        share = _share(found, everything)
-        lines.append(f"          {share} of shipping everything, {rate_text(everything)} without framing")
+        if measured.ship_all_bytes is not None:
+            everything = measured.ship_all_bytes / measured.seconds
+            share = _share(found, everything)
+            lines.append(f"          {share} of shipping everything, {rate_text(everything)} without framing")
     return lines
 
 
 def _streams(choice: Choice) -> list[str]:
     rows = []
-    for ref in choice.plan.query.streams:
+    for ref in choice.plan.asked.streams:
         profile = choice.statistics.profiles[ref.alias]
         rows.append(
             [
@@ -76,7 +80,7 @@ def _streams(choice: Choice) -> list[str]:
                 window_text(ref.window).strip("[]"),
                 _number(profile.rate),
                 f"{sum(profile.column_bytes.values()):.1f}",
-                f"{profile.rows:,}",
+                f"{profile.rows:,.0f}",
                 f"{profile.span_us / 1e6:.1f}",
             ]
         )
@@ -84,12 +88,48 @@ def _streams(choice: Choice) -> list[str]:
     return _table(heads, rows, left=4)
 
 
-def _head(choice: Choice, head: HeadEstimate, measured: Measured | None) -> list[str]:
-    seconds = measured.seconds if measured is not None else 0.0
-    site = choice.plan.query.ref(head.head).stream.site
+def _kept(choice: Choice) -> list[str]:
+    """The joins that are kept: where, what that takes there, what it costs to make them, and what it saves."""
+    rows = []
+    for each in choice.estimate.kept:
+        profile = each.rows.profile
+        rows.append(
+            [
+                each.join.name,
+                ", ".join(each.join.aliases),
+                each.join.site,
+                f"{each.rows.window_s:g} s",
+                _number(profile.rate),
+                f"{sum(profile.column_bytes.values()):.1f}",
+                _number(each.estimate.bytes_per_s),
+                size_text(each.rows.stored_bytes),
+                _room(choice, each.join.site),
+            ]
+        )
+    heads = ["kept", "joined", "at", "window", "rows/s", "bytes/row", "bytes/s", "takes", "of"]
+    lines = _table(heads, rows, left=4)
+    without = next((item.estimate for item in choice.alternatives if item.name == SEQUENCES), None)
+    if without is not None:
+        saved = without.bytes_per_s - choice.estimate.bytes_per_s
+        share = _share(saved, without.bytes_per_s)
+        lines.append(f"saves {rate_text(saved)}, {share} of the best plan that keeps none")
+    return lines
+
+
+def _room(choice: Choice, site: str) -> str:
+    """What joins that are kept at a site may take, less what is kept there for others."""
+    if choice.options.storage_bytes <= 0:
+        return ""
+    return size_text(max(0.0, choice.options.storage_bytes - choice.statistics.stored.get(site, 0.0)))
+
+
+def _head(part: PlanEstimate, head: HeadEstimate, measured: Measured | None) -> list[str]:
+    seconds, plan = (measured.seconds if measured is not None else 0.0), part.plan
+    site = plan.query.ref(head.head).stream.site
     shipped = f", shipped to {head.start}" if head.start != site else ""
     came = f"{_number(head.rows_per_s)} rows in {_number(head.batches_per_s)} batches a second"
-    lines = [f"head {head.head} at {site}{shipped}: {came}, {head.delay_s * 1e3:.0f} ms to the sink"]
+    goal = plan.part or "the sink"
+    lines = [f"head {head.head} at {site}{shipped}: {came}, {head.delay_s * 1e3:.0f} ms to {goal}"]
     rows = []
     for number, step in enumerate(head.steps):
         rows.append(
@@ -110,7 +150,7 @@ def _head(choice: Choice, head: HeadEstimate, measured: Measured | None) -> list
             sent = found.nbytes / seconds
             rows.append(_found(found.rows_out / seconds, sent, step.bytes_per_s))
     results = _number(head.results_bytes_per_s)
-    rows.append(["", "rows", "", _sink_way(choice, head), _number(head.rows_out), "", "", "", results, ""])
+    rows.append(["", "rows", "", _sink_way(plan, head), _number(head.rows_out), "", "", "", results, ""])
     if seconds and measured is not None:
         rows.append(_found(None, bytes_of(measured.results.get(head.head, ())) / seconds, head.results_bytes_per_s))
     heads = ["#", "join", "by", "joined at", "rows/s", "keys/s", "match", "out/s", "bytes/s", "ms"]
@@ -127,17 +167,18 @@ def _found(rows_out: float | None, sent: float, expected: float) -> list[str]:
     return ["", "", "", "measured", "", "", "", shown, _number(sent), "", _times(expected, sent)]
 
 
-def _sink_way(choice: Choice, head: HeadEstimate) -> str:
+def _sink_way(plan: Plan, head: HeadEstimate) -> str:
     last = head.steps[-1].site if head.steps else head.start
-    return f"at {last}" if last == choice.plan.sink else f"to {choice.plan.sink}"
+    return f"at {last}" if last == plan.sink else f"to {plan.sink}"
 
 
 def _copies(estimate: PlanEstimate, measured: Measured | None) -> list[str]:
-    if not estimate.copies:
+    copies = [each for part in estimate.parts for each in part.copies]
+    if not copies:
         return ["no copies are kept"]
     seconds = measured.seconds if measured is not None else 0.0
     rows = []
-    for each in estimate.copies:
+    for each in copies:
         there = ", already there" if each.already_there else ""
         row = [f"{each.copy}{there}", ", ".join(dict.fromkeys(each.users)), _number(each.bytes_per_s)]
         if seconds and measured is not None:
@@ -145,7 +186,7 @@ def _copies(estimate: PlanEstimate, measured: Measured | None) -> list[str]:
             row += [_number(sent), _times(each.bytes_per_s, sent)]
         rows.append(row)
     heads = ["copies", "for", "bytes/s", *(["measured", "found"] if seconds else [])]
-    said = ["already there: costs nothing more"] if any(each.already_there for each in estimate.copies) else []
+    said = ["already there: costs nothing more"] if any(each.already_there for each in copies) else []
     return [*_table(heads, rows, left=2), *said]
 
 
@@ -167,7 +208,7 @@ def _alternatives(choice: Choice, others: Compared) -> list[str]:
     chosen = choice.estimate.cost
     whole = {item.name: _more(item.estimate.cost, chosen) for item in choice.alternatives}
     rows = [["every step", *(whole.get(algorithm.value, "") for algorithm in Algorithm)]]
-    for head in choice.estimate.heads:
+    for head in (head for part in choice.estimate.parts for head in part.heads):
         for number, step in enumerate(head.steps):
             here = [each for each in others.steps if (each.head, each.number) == (head.head, number)]
             if here:
@@ -177,14 +218,19 @@ def _alternatives(choice: Choice, others: Compared) -> list[str]:
     lines = _table([f"{_unit(choice)}, by", *(algorithm.value for algorithm in Algorithm)], rows, left=1)
     if "ship-all" in whole:
         lines.append(f"shipping everything: {whole['ship-all']}")
-    if others.tree is not None:
-        lines.append(f"a tree, planned, not executed: {_more(others.tree.cost, chosen)}: {others.tree}")
+    if SEQUENCES in whole:
+        lines.append(f"without a join that is kept: {whole[SEQUENCES]}")
+    tree = next((item.estimate for item in choice.alternatives if item.name == TREE), None)
+    if tree is not None:
+        joins = " and ".join(f"{', '.join(join.aliases)} at {join.site}" for join in tree.plan.kept)
+        unsure = f", and {TREE_GAIN_MIN:.0%} less is asked" if tree.cost < chosen else ""
+        lines.append(f"with a join that is kept, {joins}: {whole[TREE]}{unsure}")
     return lines if whole or others.steps else []
 
 
 def _assumed(choice: Choice) -> list[str]:
     """What the figures rest on that nobody measured."""
-    query = choice.plan.query
+    query = choice.plan.asked
     lines = [f"assumed: {_predicate(expr)} holds for {selectivity(expr):.0%} of rows" for expr in query.residuals]
     timed = all(
         sketch.first_us is not None
@@ -245,6 +291,14 @@ def _percent(share: float) -> str:
 def rate_text(size: float) -> str:
     """So many bytes in a second."""
     return f"{_number(size)} bytes/s"
+
+
+def size_text(size: float) -> str:
+    """So many bytes."""
+    for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size:.0f} B"
 
 
 def _number(value: float) -> str:

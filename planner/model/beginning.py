@@ -21,12 +21,19 @@ class BeginAt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where a query begins. A row is a result if all its tuples are from there on."""
+    """Where a query begins. A row is a result if all its tuples are from there on.
+
+    A query that looks back has its newest tuple from there on, and of the others all that its windows show, as far
+    back as its sites still have them.
+    """
 
     at: BeginAt = BeginAt.DEFAULT
     #: For ``TIME``, milliseconds since 1970: the query begins with the tick that has it.
     time_ms: int = 0
+    looks_back: bool = False
 
 
-#: Unless something else is asked for.
+#: With nothing of what was before.
 DEFAULT_BEGINNING = Beginning()
+#: Unless something else is asked for.
+AT_ONCE = Beginning(looks_back=True)

@@ -29,6 +29,7 @@ A count window counts back from the head, and which of several tuples of one tim
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from collections.abc import Sequence as ListOf
 from dataclasses import replace
 
@@ -62,6 +63,8 @@ from planner.model.time_unit import TimeUnit
 
 #: The event time of a derived stream: that of its newest component.
 TS = "ts"
+#: What a column with the time of a component is called after.
+_TIME = "@time"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -127,14 +130,17 @@ def check_kept(query: JoinQuery, kept: tuple[KeptJoin, ...]) -> None:
             f'kept joins: required time windows, got a count window of "{counted[0]}": it counts back from the last '
             "tuple of a result, which a kept join does not know"
         )
+    unknown = [ref.stream.name for ref in query.streams if not ref.stream.ts_scale]
+    if unknown:
+        raise PlanError(f"kept joins: required streams that say what their event times count, got {unknown[0]}")
     outside = [alias for alias in query.aliases if alias not in inside]
     for join in kept:
         who = f'kept join "{join.name}"'
         if not _NAME.fullmatch(join.name):
             raise PlanError(f"{who}: required a name of letters, digits and _")
-        unknown = [alias for alias in join.aliases if alias not in query.aliases]
-        if unknown:
-            raise PlanError(f'{who}: required streams of the query, got "{unknown[0]}" (kept joins are not nested)')
+        others = [alias for alias in join.aliases if alias not in query.aliases]
+        if others:
+            raise PlanError(f'{who}: required streams of the query, got "{others[0]}" (kept joins are not nested)')
         if join.name in outside or [other.name for other in kept].count(join.name) > 1:
             raise PlanError(f"{who}: required a name that nothing else of the query has")
         if len(dict.fromkeys(join.aliases)) < 2 or len(join.aliases) == len(query.aliases):
@@ -267,6 +273,14 @@ def _visible(query: JoinQuery, join: KeptJoin, streams: ListOf[StreamRef], owner
     return found
 
 
+def is_visibility(expr: Expr, names: Collection[str]) -> bool:
+    """Whether a predicate of an outer query says that a component of one of these kept joins is in its window."""
+    if not isinstance(expr, Call) or expr.function != ">=":
+        return False
+    own = columns_of(expr.args[0])
+    return bool(own) and all(column.alias in names and column.column.endswith(_TIME) for column in own)
+
+
 def _mapped(expr: Expr, owners: dict[str, KeptJoin]) -> Expr:
     """An expression with the columns of kept joins as columns of their streams."""
     if isinstance(expr, ColumnRef):
@@ -281,9 +295,15 @@ def _column(column: ColumnRef) -> str:
     return f"{column.alias}.{column.column}"
 
 
+def components_of(query: JoinQuery, join: KeptJoin) -> dict[str, ColumnRef | str]:
+    """Of each column of a kept join's stream but ``TS``: the column that it is, or the stream whose event time."""
+    times: dict[str, ColumnRef | str] = {_time_of(ref.alias): ref.alias for ref in inner_query(query, join).streams}
+    return times | {_column(column): column for column in _carried(query, join)}
+
+
 def _time_of(alias: str) -> str:
     """The column with a component's event time, in the unit of the derived stream."""
-    return f"{alias}@time"
+    return f"{alias}{_TIME}"
 
 
 def _aliases(*exprs: Expr) -> set[str]:

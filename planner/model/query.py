@@ -78,7 +78,8 @@ class StreamInfo:
     schema: pa.Schema
     ts: str
     unit: TimeUnit
-    #: How many units an integer in the column of event times counts: of seconds a thousand.
+    #: How many units an integer in the column of event times counts: of seconds a thousand. 0: not known, of a stream
+    #: whose query was issued by the version before.
     ts_scale: int = 1
 
 

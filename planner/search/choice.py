@@ -2,74 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
-from planner.algorithms.descriptions import Algorithm
-from planner.cost.estimates import Objective, PlanEstimate, Space
-from planner.cost.paper_model import paper_space
-from planner.cost.whole_plan import plan_estimate
-from planner.cost.wire_model import WireSpace
+from planner.cost.estimates import PlanEstimate
 from planner.estimate.statistics import Statistics
-from planner.model.plans import forced_plan, ship_all_plan
 from planner.model.query import FRONTIER_POLICY, JoinQuery, Plan, Policy
-from planner.search.joint import found_of, improved
-from planner.search.limits import check_exhaustive, check_optimal
-from planner.search.refinement import refined
-from planner.search.sequences import NONE_FREE, Found, HeadSearch, exhaustive, greedy, optimal
+from planner.search.costs import Alternative, Costs, Model, Options, Search
+from planner.search.trees import TREE_GAIN_MIN, TreeCosts, best_tree, saves_enough
 
-#: With more streams than this, the search does not also begin from each algorithm forced, or from shipping all.
-_FORCED_STREAMS_MAX = 6
-_SHIP_ALL_STREAMS_MAX = 8
-#: With more, there are too many steps to try all of them in other ways.
-_REFINED_STREAMS_MAX = 5
+__all__ = [
+    "SEQUENCES",
+    "TREE",
+    "TREE_GAIN_MIN",
+    "Alternative",
+    "Choice",
+    "Costs",
+    "Model",
+    "Options",
+    "Search",
+    "choose",
+    "estimate_plan",
+]
 
-
-class Model(StrEnum):
-    """What a step is taken to cost."""
-
-    #: Appendix B of Tran & Lee.
-    PAPER = "paper"
-    #: What we really send.
-    WIRE = "wire"
-
-
-class Search(StrEnum):
-    """How a plan is looked for."""
-
-    GREEDY = "greedy"
-    EXHAUSTIVE = "exhaustive"
-    OPTIMAL = "optimal"
-    SHIP_ALL = "ship-all"
-
-
-_SEARCHES: dict[Search, HeadSearch] = {
-    Search.GREEDY: greedy,
-    Search.EXHAUSTIVE: exhaustive,
-    Search.OPTIMAL: optimal,
-}
-_CHECKS: dict[Search, Callable[[Space], None]] = {
-    Search.EXHAUSTIVE: check_exhaustive,
-    Search.OPTIMAL: check_optimal,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to choose."""
-
-    model: Model = Model.WIRE
-    search: Search = Search.OPTIMAL
-    objective: Objective = Objective.BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """A plan that was not chosen, and what it would cost."""
-
-    name: str
-    estimate: PlanEstimate
+#: What the best plan that keeps a join is called among alternatives, and the best that keeps none.
+TREE, SEQUENCES = "tree", "sequences"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +36,7 @@ class Choice:
     estimate: PlanEstimate
     ship_all: PlanEstimate
     options: Options
-    #: What it was chosen by.
+    #: What it was chosen by: the streams of the query as it was asked.
     statistics: Statistics
     alternatives: tuple[Alternative, ...] = ()
 
@@ -94,77 +50,26 @@ def choose(
 ) -> Choice:
     """The cheapest plan that the search finds; never one that is expected to cost more than shipping everything.
 
-    Raises PlanError if the search would take too long for this query.
+    One that keeps joins is taken only if it saves TREE_GAIN_MIN. Raises PlanError if the search would take too long
+    for this query.
     """
     options = options or Options()
     costs = Costs(query, sink, statistics, options, policy)
     costs.check_search()
-    ship_all = Alternative("ship-all", costs.estimate(ship_all_plan(query, sink, policy)))
-    forced = [
-        Alternative(algorithm.value, costs.estimate(forced_plan(query, sink, algorithm, policy)))
-        for algorithm in Algorithm
-    ]
-    candidates = [ship_all]
-    if options.search is not Search.SHIP_ALL:
-        plans = costs.found(ship_all.estimate.plan, [item.estimate.plan for item in forced])
-        candidates += [Alternative(options.search.value, costs.estimate(plan)) for plan in plans]
-        if options.model is Model.WIRE and options.search is not Search.GREEDY:
-            candidates += forced
-    best = min(candidates, key=lambda item: item.estimate.cost)
-    searched = options.model is Model.WIRE and options.search in (Search.OPTIMAL, Search.EXHAUSTIVE)
-    if searched and len(query.aliases) <= _REFINED_STREAMS_MAX:
-        better = refined(best.estimate, costs.estimate)
-        best = best if better is best.estimate else Alternative(options.search.value, better)
-    others = tuple(item for item in (ship_all, *forced) if item is not best)
-    return Choice(best.estimate.plan, best.estimate, ship_all.estimate, options, statistics, others)
+    best, compared = costs.best()
+    others = [item for item in compared if item is not best]
+    tree = best_tree(costs)
+    if tree is not None:
+        if saves_enough(tree, best.estimate):
+            others.append(Alternative(SEQUENCES, best.estimate))
+            best = Alternative(TREE, tree)
+        else:
+            others.append(Alternative(TREE, tree))
+    return Choice(best.estimate.plan, best.estimate, compared[0].estimate, options, statistics, tuple(others))
 
 
 def estimate_plan(plan: Plan, statistics: Statistics, options: Options | None = None) -> PlanEstimate:
-    """What a plan is expected to cost, wherever it comes from."""
+    """What a plan is expected to cost, wherever it comes from; ``statistics`` are of the query as it was asked."""
     options = options or Options()
-    return Costs(plan.query, plan.sink, statistics, options, plan.policy).estimate(plan)
-
-
-class Costs:
-    """One query's costs, and plans by them. Estimates are remembered, so that comparing many plans is cheap."""
-
-    def __init__(self, query: JoinQuery, sink: str, statistics: Statistics, options: Options, policy: Policy) -> None:
-        self._query = query
-        self._sink = sink
-        self._policy = policy
-        self._asked = options.search
-        self._search: HeadSearch = _SEARCHES.get(options.search, optimal)
-        self.wire = WireSpace(query, sink, statistics, options.objective)
-        self._paper = paper_space(self.wire, statistics) if options.model is Model.PAPER else None
-
-    def check_search(self) -> None:
-        """Raises PlanError if the search would take too long."""
-        if self._asked in _CHECKS:
-            _CHECKS[self._asked](self._paper or self.wire)
-
-    def estimate(self, plan: Plan) -> PlanEstimate:
-        """What a plan of this query is expected to cost."""
-        return plan_estimate(self.wire, plan, self._paper)
-
-    def found(self, ship_all: Plan, forced: list[Plan]) -> list[Plan]:
-        """What the search finds from each plan to begin with, without repetition."""
-        space: Space = self._paper or self.wire
-        alone = tuple(self._search(space, head, NONE_FREE) for head in range(len(space.aliases)))
-        if self._paper is not None:
-            return [self._plan(alone)]
-        begins = [alone]
-        if len(space.aliases) <= _SHIP_ALL_STREAMS_MAX:
-            begins.append(self._heads(ship_all))
-        if len(space.aliases) <= _FORCED_STREAMS_MAX:
-            begins += [self._heads(plan) for plan in forced]
-        results = dict.fromkeys(self._plan(improved(space, heads, self._search)) for heads in begins)
-        # What a search adds up is not quite what the whole costs: even the simplest one may have found a better plan.
-        simple = tuple(greedy(space, head, NONE_FREE) for head in range(len(space.aliases)))
-        return list(dict.fromkeys([self._plan(alone), *results, self._plan(simple)]))
-
-    def _heads(self, plan: Plan) -> tuple[Found, ...]:
-        return tuple(found_of(self.wire, plan, head) for head in plan.query.aliases)
-
-    def _plan(self, heads: tuple[Found, ...]) -> Plan:
-        sequences = tuple(found.sequence(self._query) for found in heads)
-        return Plan(self._query, self._sink, sequences, self._policy)
+    costs = Costs(plan.asked, plan.sink, statistics, options, plan.policy)
+    return TreeCosts(costs, plan.kept).estimate(plan) if plan.kept else costs.estimate(plan)

@@ -3,16 +3,20 @@
 Right means: a switch is proposed only to a plan that is expected to cost less than the one that runs, by enough to be
 no accident, and what it saves within so many windows is more than the snapshots of its new copies. What runs is taken
 at what was measured of it. Other plans are taken at what they are expected to cost; by as much more as the one that
-runs was underestimated, so that a wrong model does not hold on to a bad plan. Shipping everything is measured too.
+runs was underestimated, so that a wrong model does not hold on to a bad plan. What ran before is taken as it was then
+beside what was expected, so that a wrong model neither goes back to a bad plan nor stays away from a good one. Shipping
+everything is measured too.
 
 A link that is cut carries nothing: a plan that needs it is worth nothing while another one does not. A link that
 carries less than a plan sends makes each byte that is too many count as several.
+
+No other plan is one that keeps joins: a query does not go over to such a plan, or from it, while it runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, log
 
 from planner.algorithms.kinds import Kind
@@ -29,8 +33,12 @@ Way = tuple[str, str]
 _USABLE_SHARE = 0.8
 #: A byte beyond that counts so many times: it waits for ever, as more come behind it.
 _EXCESS_WEIGHT = 100.0
+#: A link is slow if a round trip takes so long; something is held up there if less than this share of it was sent.
+_LONG_US, _HELD_UP_SHARE = 1_000_000, 0.8
 #: A byte on a link that is cut, for the search; plans that need such a link are not taken at all.
 _CUT_WEIGHT = 1000.0
+#: About what the messages of a switch take with each other site.
+_MESSAGES_BYTES = 400.0
 #: What runs is worse than shipping everything only if by more than a measurement can be off.
 _WORSE_SHARE = 0.05
 #: A figure is worth telling that has changed by this factor. Shares that are smaller are not compared.
@@ -45,8 +53,10 @@ class Rules:
 
     #: Within so many windows what it saves must pay for its snapshots.
     payback_windows: float = 10.0
-    #: It must save at least this share of what is sent now, and so many bytes in a second by the clock.
-    gain_share: float = 0.10
+    #: It must save at least this share of what is sent now, and so many bytes in a second by the clock. By about that
+    #: share a plan that never ran is not what was expected; one that did is known.
+    gain_share: float = 0.15
+    known_gain_share: float = 0.05
     gain_min: float = 50.0
 
 
@@ -72,8 +82,13 @@ class Running:
     copies: tuple[RunningCopy, ...] = ()
     #: Pairs of sites, each by name, that have not reached each other for long.
     cut: frozenset[Way] = frozenset()
-    #: What the plan was chosen by.
+    #: What the plan was chosen by, or what was measured first while it ran; and which of these it is.
     chosen_by: Statistics | None = None
+    then: str = "when planned"
+    #: Plans that ran before, with how many times as much they sent as was expected of them.
+    known: Mapping[Plan, float] = field(default_factory=dict)
+    #: It falls behind its streams.
+    lags: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +99,16 @@ class Decision:
     plan: Plan | None
     #: One sentence for people.
     why: str
-    #: What the plan that runs costs, and what the other one would; 0 as long as nobody has looked for one.
+    #: What the plan that runs costs, infinite if a link is cut which it needs, and what the other one would; 0 as long
+    #: as nobody has looked for one.
     before: float = 0.0
     after: float = 0.0
     #: What is sent first, if it is made.
     snapshot_bytes: float = 0.0
     #: What shipping everything would cost now.
     ship_all: float = 0.0
+    #: How many times as much the plan that runs sends as is expected of it.
+    ratio: float = 1.0
     #: The plan that runs by the same statistics, and the other one with what it was compared with.
     estimate: PlanEstimate | None = None
     choice: Choice | None = None
@@ -99,6 +117,8 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     estimate: PlanEstimate
+    #: What it is expected to send, and that with what links do not carry.
+    sends: float
     cost: float
     snapshot_bytes: float
     snapshot_cost: float
@@ -111,7 +131,7 @@ def decide(running: Running, statistics: Statistics, options: Options, rules: Ru
 
     What is measured has to be of this plan alone: not of one that it goes over to, or has only just left.
     """
-    return _Judge(running, statistics, options, rules).decision()
+    return _Judge(running, statistics, replace(options, storage_bytes=0.0), rules).decision()
 
 
 def worse_than_ship_all(measured: Measured, plan: Plan) -> float:
@@ -127,6 +147,8 @@ class _Judge:
     """One decision."""
 
     def __init__(self, running: Running, statistics: Statistics, options: Options, rules: Rules) -> None:
+        if running.plan.kept:
+            raise ValueError(f"another plan requires one that keeps no joins; got {running.plan}")
         self._running, self._statistics, self._options, self._rules = running, statistics, options, rules
         self._plan = running.plan
         query, sink, policy = self._plan.query, self._plan.sink, self._plan.policy
@@ -137,22 +159,24 @@ class _Judge:
         self._now = self._costs.estimate(self._plan)
         self._all = self._costs.estimate(ship_all_plan(query, sink, policy))
         self._ship_all = self._ship_all_cost()
-        self._before, self._factor = self._measured_cost()
+        self._ratio = 1.0
+        self._sends, self._factor, self._needed = self._measured_cost()
+        self._before = inf if self._is_cut(self._plan) else self._sends + self._excess(self._needed)
 
     # -- what things cost ---------------------------------------------------------------------
 
-    def _measured_cost(self) -> tuple[float, float]:
-        """What runs; and how many times as much that is as it should be, if it is more."""
+    def _measured_cost(self) -> tuple[float, float, Mapping[Way, float]]:
+        """What runs sends; how many times as much that is as expected, if it is more; and what it needs of links."""
         found, expected = self._running.measured, max(1e-9, self._now.cost)
-        if self._is_cut(self._plan):
-            return inf, 1.0
-        if found is None:
-            return self._now.cost + self._excess(self._now.by_link), 1.0
+        if found is None or self._is_cut(self._plan):
+            # What is measured while nothing gets on is no measure.
+            return self._now.cost, 1.0, self._now.by_link
         cost = sum(size * self._space.links.weight(*way) for way, size in found.sent.items())
         # What waits in front of a link that is too narrow has not been sent.
-        ways = {*found.sent, *self._now.by_link}
+        ways = dict.fromkeys([*found.sent, *self._now.by_link])
         needed = {way: max(found.sent.get(way, 0.0), self._now.by_link.get(way, 0.0)) for way in ways}
-        return cost + self._excess(needed), max(1.0, cost / expected)
+        self._ratio = cost / expected
+        return cost, max(1.0, self._ratio), needed
 
     def _ship_all_cost(self) -> float:
         """As it is metered, with the framing that is expected of it."""
@@ -170,12 +194,34 @@ class _Judge:
 
     def _excess(self, by_link: Mapping[Way, float]) -> float:
         """What bytes beyond what links carry count more than others."""
-        over = 0.0
+        over = self._over(by_link)
+        return sum(size * self._space.links.weight(*way) for way, size in over.items()) * (_EXCESS_WEIGHT - 1)
+
+    def _over(self, by_link: Mapping[Way, float]) -> dict[Way, float]:
+        """By way, the bytes that are more than it carries for this query."""
+        found = {}
         for way, size in by_link.items():
-            carried = self._known(way).bytes_per_s
-            if carried is not None:
-                over += max(0.0, size - _USABLE_SHARE * carried / self._pace) * self._space.links.weight(*way)
-        return over * (_EXCESS_WEIGHT - 1)
+            carried = self._carried(way)
+            if carried is not None and size * self._pace > _USABLE_SHARE * carried:
+                found[way] = size - _USABLE_SHARE * carried / self._pace
+        return found
+
+    def _carried(self, way: Way) -> float | None:
+        """Bytes in a second by the clock; None is not known.
+
+        If a query lags, and sends less than it should on a way on which everything takes long, that is what it carries.
+        """
+        known, found = self._known(way), self._running.measured
+        if (
+            found is None
+            or not self._running.lags
+            or max(known.rtt_us or 0, self._known(way[::-1]).rtt_us or 0) < _LONG_US
+        ):
+            return known.bytes_per_s
+        sent = found.sent.get(way, 0.0)
+        if sent >= _HELD_UP_SHARE * self._now.by_link.get(way, 0.0):
+            return known.bytes_per_s
+        return sent * self._pace
 
     def _known(self, way: Way) -> LinkStats:
         return self._statistics.links.get(way, LinkStats())
@@ -186,13 +232,14 @@ class _Judge:
     def _candidate(self, plan: Plan) -> _Candidate:
         estimate = self._costs.estimate(plan)
         # That one is not taken at what the model says.
-        expected = self._ship_all if plan == self._all.plan else estimate.cost * self._factor
+        factor = self._running.known.get(plan, self._factor)
+        expected = self._ship_all if plan == self._all.plan else estimate.cost * factor
         cost = expected + self._excess(estimate.by_link)
-        nbytes, weighed = 0.0, 0.0
+        nbytes, weighed = 0.0, sum(_MESSAGES_BYTES * self._space.links.weight(plan.sink, site) for site in plan.sites)
         for owner, holder, size in self._snapshots(estimate):
             nbytes += size
             weighed += size * self._space.links.weight(owner, holder)
-        return _Candidate(estimate, cost, nbytes, weighed, cost * self._horizon_s + weighed)
+        return _Candidate(estimate, expected, cost, nbytes, weighed, cost * self._horizon_s + weighed)
 
     def _snapshots(self, estimate: PlanEstimate) -> Iterator[tuple[str, str, float]]:
         """What each new copy is sent first: its own contents, and again the tuples that are asked for."""
@@ -213,11 +260,7 @@ class _Judge:
     # -- what there is to choose from ---------------------------------------------------------
 
     def _strained(self) -> dict[Way, float]:
-        found = {}
-        for way, size in self._now.by_link.items():
-            carried = self._known(way).bytes_per_s
-            if carried is not None and size * self._pace > _USABLE_SHARE * carried:
-                found[way] = _EXCESS_WEIGHT
+        found = dict.fromkeys(self._over(self._now.by_link), _EXCESS_WEIGHT)
         for one, other in self._running.cut:
             found[one, other] = found[other, one] = _CUT_WEIGHT
         return found
@@ -232,7 +275,8 @@ class _Judge:
             for item in choice.alternatives:
                 found.setdefault(item.estimate.plan, item.name)
             found.setdefault(choice.plan, self._options.search.value)
-        return {other: name for other, name in found.items() if other != plan and not self._is_cut(other)}
+        others = [other for other in found if other != plan and not other.kept and not self._is_cut(other)]
+        return {other: found[other] for other in others}
 
     # -- the decision -------------------------------------------------------------------------
 
@@ -250,12 +294,12 @@ class _Judge:
         plan = best.estimate.plan
         others = tuple(Alternative(plans[each.estimate.plan], each.estimate) for each in candidates if each is not best)
         choice = Choice(plan, best.estimate, self._all, self._options, self._statistics, others)
-        figures = (self._before, best.cost, best.snapshot_bytes, self._ship_all)
+        figures = (self._before, best.cost, best.snapshot_bytes, self._ship_all, self._ratio)
         return Decision(plan, self._why(best), *figures, self._now, choice)
 
     def _stay(self, why: str, best: _Candidate | None) -> Decision:
         after, snapshot = (0.0, 0.0) if best is None else (best.cost, best.snapshot_bytes)
-        return Decision(None, why, self._before, after, snapshot, self._ship_all, self._now)
+        return Decision(None, why, self._before, after, snapshot, self._ship_all, self._ratio, self._now)
 
     @property
     def _is_worse(self) -> bool:
@@ -268,8 +312,12 @@ class _Judge:
         if self._before == inf:
             return ""
         saved = self._before - other.cost
-        share = _WORSE_SHARE if self._is_worse else self._rules.gain_share
-        figures = f"the plan that runs sends {_rate(self._before)}, the cheapest other {_rate(other.cost)}"
+        is_known = other.estimate.plan in self._running.known
+        share = self._rules.known_gain_share if is_known else self._rules.gain_share
+        share = min(share, _WORSE_SHARE) if self._is_worse else share
+        figures = f"the plan that runs sends {self._rate(self._sends)}, the cheapest other {self._rate(other.sends)}"
+        if over := self._over(self._needed):
+            figures = f"{self._too_much(over)}; {figures}"
         if saved < max(share * self._before, self._rules.gain_min / self._pace):
             return f"{figures}: a switch has to save {share:.0%}, and {_rate(self._rules.gain_min)}"
         if saved * self._horizon_s < other.snapshot_cost:
@@ -282,14 +330,31 @@ class _Judge:
         if self._before == inf:
             ways = sorted(self._running.cut & {*links_of(self._plan)})
             links = " and ".join("-".join(way) for way in ways)
-            return f"the link {links} is cut, which {mine} needs: {other} does without, and sends {_rate(best.cost)}"
-        change = self._change()
-        lead = f"{change}: " if change else ""
-        sends = f"{mine} sends {_rate(self._before)}"
-        text = f"{lead}{sends}, {other} {_rate(best.cost)}"
+            sends = self._rate(best.sends)
+            text = f"the link {links} is cut, which {mine} needs: {other} does without, and sends {sends}"
+            return self._sent_first(text, best)
+        over = self._over(self._needed)
+        lead = self._too_much(over) if over else self._change()
+        text = f"{mine} sends {self._rate(self._sends)}, {other} {self._rate(best.sends)}"
         if self._is_worse and best.estimate.plan != self._all.plan:
-            text += f", shipping everything {_rate(self._ship_all)}"
-        return f"{text}; {_size(best.snapshot_bytes)} are sent first" if best.snapshot_bytes >= 1 else text
+            text += f", shipping everything {self._rate(self._ship_all)}"
+        return self._sent_first(f"{lead}: {text}" if lead else text, best)
+
+    @staticmethod
+    def _sent_first(text: str, best: _Candidate) -> str:
+        plan = best.estimate.plan
+        messages = _MESSAGES_BYTES * len([site for site in plan.sites if site != plan.sink])
+        return f"{text}; {_size(best.snapshot_bytes + messages)} are sent first"
+
+    def _too_much(self, over: Mapping[Way, float]) -> str:
+        """Of the link that is furthest from carrying what the plan that runs needs."""
+        way = max(over, key=lambda each: over[each])
+        carried = (self._carried(way) or 0.0) / self._pace
+        return f"the way {way[0]} to {way[1]} carries {_rate(carried)}, and {_rate(self._needed[way])} are needed there"
+
+    def _rate(self, cost: float) -> str:
+        """Where links have prices a byte counts as much as it costs."""
+        return f"{_rate(cost)}{' weighed by price' if self._space.links.priced else ''}"
 
     def _change(self) -> str:
         """What has changed most since the plan was chosen, with both figures; nothing if little has."""
@@ -301,7 +366,7 @@ class _Judge:
         figures = [*_streams_told(plan, then, self._statistics), *_steps_told(before, self._now)]
         figures += _links_told(self._now, then, self._statistics)
         factor, text = max(figures, key=lambda item: item[0], default=(0.0, ""))
-        return text if factor >= log(_TOLD_FACTOR) else ""
+        return f"{text} {self._running.then}" if factor >= log(_TOLD_FACTOR) else ""
 
 
 # -- words ------------------------------------------------------------------------------------
@@ -320,7 +385,7 @@ def name_of(estimate: PlanEstimate) -> str:
 def _streams_told(plan: Plan, then: Statistics, now: Statistics) -> Iterator[tuple[float, str]]:
     for ref in plan.query.streams:
         before, after = then.profiles[ref.alias].rate, now.profiles[ref.alias].rate
-        text = f"{ref.stream.name} now has {after:,.3g} tuples/s, {before:,.3g} when planned"
+        text = f"{ref.stream.name} now has {after:,.3g} tuples/s, {before:,.3g}"
         yield _factor(before, after), text
 
 
@@ -330,7 +395,7 @@ def _steps_told(then: PlanEstimate, now: PlanEstimate) -> Iterator[tuple[float, 
         for number, (old, new) in enumerate(zip(before.steps, after.steps, strict=True)):
             stream = now.plan.query.ref(new.alias).stream.name
             of = head if number == 0 else f"what {head} has found"
-            text = f"{stream} now matches {_percent(new.match)} of {of}, {_percent(old.match)} when planned"
+            text = f"{stream} now matches {_percent(new.match)} of {of}, {_percent(old.match)}"
             yield _factor(max(old.match, _MATCH_MIN), max(new.match, _MATCH_MIN)), text
 
 
@@ -338,7 +403,10 @@ def _links_told(estimate: PlanEstimate, then: Statistics, now: Statistics) -> It
     for way in estimate.by_link:
         before, after = (known.links.get(way, LinkStats()).bytes_per_s for known in (then, now))
         if before and after:
-            text = f"the way {way[0]} to {way[1]} now carries {_rate(after)}, {_rate(before)} when planned"
+            yield _factor(before, after), f"the way {way[0]} to {way[1]} now carries {_rate(after)}, {_rate(before)}"
+        before, after = (known.links.get(way, LinkStats()).price_per_gb for known in (then, now))
+        if before and after:
+            text = f"a GB from {way[0]} to {way[1]} now costs {after:.3g}, {before:.3g}"
             yield _factor(before, after), text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.model.beginning import DEFAULT_BEGINNING, BeginAt, Beginning
+from planner.model.beginning import AT_ONCE, BeginAt, Beginning
 from planner.model.errors import QueryError
 from planner.model.types import UNITS
 from planner.sql.literals import constant
@@ -18,7 +18,7 @@ _REQUIRED = (
 def parse_beginning(text: str) -> Beginning:
     """Where a query begins; nothing is the default. Raises QueryError."""
     if not text:
-        return DEFAULT_BEGINNING
+        return AT_ONCE
     if text.strip().lower() in (BeginAt.START, BeginAt.NOW):
         return Beginning(BeginAt(text.strip().lower()))
     try:

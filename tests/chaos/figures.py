@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +14,7 @@ from planner.model.errors import NarrowsError
 from tests.chaos.disks import Disks
 from tests.chaos.recoveries import Recovery, recovery_lines
 from tests.chaos.rig import Played, Rig
-from tests.chaos.switches import switch_lines
+from tests.chaos.switches import SwitchFigures, switch_lines
 
 _WRONG_MAX = 600
 _DEFINITION = (
@@ -78,8 +78,7 @@ class Figures:
     played: tuple[Played, ...] = ()
     looks: int = 0
     spark_restarts: int = 0
-    #: How many queries were asked to go over to another plan, by what became of it.
-    switches: Mapping[str, int] = field(default_factory=dict)
+    switches: SwitchFigures = field(default_factory=SwitchFigures)
     took_s: float = 0.0
     wrong: tuple[str, ...] = field(default=())
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from cli.asking import ask_all
 from tests.chaos.load import SITES
 from tests.chaos.recoveries import JAVA, Recoveries
+from tests.chaos.switches import KILLED, Trouble
 from tests.chaos.watch import Watch
 from tests.e2e.harness import Daemons
 
@@ -48,6 +49,8 @@ class Killer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         #: Daemons that ended although nobody had killed them, with what they said; and why killing ended too early.
         self.ended: list[str] = []
+        #: Each from its kill until what was killed is started again.
+        self.kills: list[Trouble] = []
 
     def start(self) -> None:
         self._watch.on_look = self._looked
@@ -88,11 +91,13 @@ class Killer:
     def _kill_daemon(self, site: str) -> None:
         self._recoveries.killed()
         node = self._daemons.nodes[site]
+        killed_ms = 1000 * time.time()
         node.signal(signal.SIGKILL)
         node.process.wait()
         away_s = self._draw.uniform(0, _AWAY_S_MAX)
         self._tell(f"kill -9 of {site}, away for {away_s:.1f} s")
         time.sleep(away_s)
+        self.kills.append(Trouble(KILLED, killed_ms, 1000 * time.time()))
         self._start(f"daemon {site}", site)
 
     def _start(self, kind: str, site: str) -> None:
@@ -107,6 +112,7 @@ class Killer:
             return
         self._recoveries.killed()
         self._recoveries.began(JAVA, site, killed_s, {})
+        self.kills.append(Trouble(KILLED, 1000 * time.time(), 1000 * time.time()))
         self._tell(f"kill -9 of the Java of {site}")
 
     def _restart_ended(self) -> None:

@@ -125,12 +125,15 @@ def load(seconds: int, per_s: int, seed: int = 1) -> Load:
     return Load(seconds, per_s, left, right, Stream(LIVE, table(LIVE), "beta"))
 
 
-def write_chaos_cluster(folder: Path, given: Load, *, live: bool, engine: str = "native", tau: str = "100ms") -> Path:
+def write_chaos_cluster(
+    folder: Path, given: Load, *, live: bool, engine: str = "native", tau: str = "100ms", epoch_ticks: int | None = None
+) -> Path:
     """Three sites behind proxies; with ``live``, Spark reads the third stream at beta from the folder ``in``, else it
     is a recording as the others are.
     """
     third = () if live else (RetainedStream(LIVE, given.live.table, given.live.site),)
-    config = write_cluster(folder, (given.left, given.right, *third), sites=SITES, tau=tau)
+    planner = {} if epoch_ticks is None else {"epoch": str(epoch_ticks)}
+    config = write_cluster(folder, (given.left, given.right, *third), sites=SITES, tau=tau, planner=planner)
     text = config.read_text().replace('engine = "native"', f'engine = "{engine}"')
     if live:
         (folder / "in").mkdir()

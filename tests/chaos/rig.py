@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from tests.chaos.load import BASE_MS, LAST_MS, LIVE, SITES, Feeder, Load, Query,
 from tests.chaos.memory import Memory
 from tests.chaos.reader import AnyReader, FileReader, HomeReader, Reader
 from tests.chaos.scenarios import Scenario, Stage
+from tests.chaos.switches import CUT, Trouble
 from tests.chaos.watch import Watch
 from tests.e2e.harness import Daemons, eventually, narrows
 
@@ -34,6 +35,8 @@ _POLL_S = 0.1
 #: Each tick of a site on Spark is a job.
 TAU_MS = {"native": 100, "spark": 500}
 SPARK_S = 240.0
+#: Where daemons die, better plans are looked for more often than that.
+_EPOCH_TICKS = 20
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Ask:
     options: tuple[str, ...] = ("--plan", "auto")
     #: Its home writes the rows to a file, and nobody else reads them.
     to_file: bool = False
+    #: It goes over to better plans by itself, also from one that somebody named.
+    adaptive: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,8 @@ def rigged(
         # A shell's background job ignores it, and so would the readers, which are told by it to leave.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     tau_ms = TAU_MS[engine]
-    config = write_chaos_cluster(folder, given, live=live, engine=engine, tau=f"{tau_ms}ms")
+    epoch = _EPOCH_TICKS if deadly else None
+    config = write_chaos_cluster(folder, given, live=live, engine=engine, tau=f"{tau_ms}ms", epoch_ticks=epoch)
     # Building it takes minutes on a busy machine, once: longer than a command may take here.
     server_path()
     with ExitStack() as stack:
@@ -215,22 +221,29 @@ class Played:
     settled_after_s: float
     #: Why it did not go as it should; nothing if it did.
     wrong: str = ""
+    #: When no link carried anything, if it cut one.
+    cut: Trouble | None = None
 
 
 def play_beside_kills(scenario: Scenario, rig: Rig) -> Played:
     """Let it happen and end. Daemons die meanwhile, so nobody can tell what status must say and when all is well."""
+    began_ms = 1000 * time.time()
     try:
         scenario.begin(rig.stage)
         time.sleep(scenario.lasts_s)
     finally:
         scenario.end(rig.stage)
-    return Played(scenario.name, "", 0.0, 0.0)
+    return Played(scenario.name, "", 0.0, 0.0, cut=_cut(scenario, began_ms))
+
+
+def _cut(scenario: Scenario, began_ms: float) -> Trouble | None:
+    return Trouble(CUT, began_ms, 1000 * time.time()) if scenario.cuts else None
 
 
 def play(scenario: Scenario, rig: Rig) -> Played:
     """Let it happen, until it was noticed; then let it end, until all is well."""
     usual_s = max(_BEHIND_S, rig.watch.behind_s) + _BEHIND_S
-    began = time.monotonic()
+    began, began_ms = time.monotonic(), 1000 * time.time()
     line, said_after = "", 0.0
     wrong = ""
     try:
@@ -247,7 +260,7 @@ def play(scenario: Scenario, rig: Rig) -> Played:
             time.sleep(_POLL_S)
     finally:
         scenario.end(rig.stage)
-    return _settled(Played(scenario.name, line, said_after, 0.0, wrong), rig, usual_s)
+    return _settled(Played(scenario.name, line, said_after, 0.0, wrong, _cut(scenario, began_ms)), rig, usual_s)
 
 
 def _settled(played: Played, rig: Rig, usual_s: float) -> Played:
@@ -256,8 +269,8 @@ def _settled(played: Played, rig: Rig, usual_s: float) -> Played:
         rig.watch.fresh()
         elapsed = time.monotonic() - healed
         if rig.watch.well and rig.watch.behind_s <= usual_s:
-            return Played(played.name, played.line, played.said_after_s, elapsed, played.wrong)
+            return replace(played, settled_after_s=elapsed)
         if elapsed >= SETTLED_S_MAX:
             rest = f"not well {elapsed:.0f} s after {played.name}: {rig.watch.lines}, {rig.watch.behind_s:.1f} s behind"
             wrong = "; ".join(filter(None, [played.wrong, rest]))
-            return Played(played.name, played.line, played.said_after_s, elapsed, wrong)
+            return replace(played, settled_after_s=elapsed, wrong=wrong)

@@ -59,6 +59,8 @@ class Scenario:
     live: bool = False
     #: Needs a disk that can be filled.
     disk: bool = False
+    #: A link carries nothing meanwhile.
+    cuts: bool = False
 
 
 def _shaped(link: tuple[str, str], shape: Shape) -> Action:
@@ -172,10 +174,10 @@ def _nothing(_: Stage) -> None:
 SCENARIOS = (
     Scenario("latency beyond delta", _far, _all_calm, 6, "is slow: a round trip takes"),
     Scenario("bandwidth of 64 kbit/s", _thin, _all_calm, 8, "is saturated from"),
-    Scenario("a cut shorter than the window", _refused, _taken, 0.7),
-    Scenario("a cut longer than the window", _refused, _taken, 5, "link alpha-beta is down for"),
-    Scenario("a cut in one direction", _silenced, _heard, 5, "link alpha-beta is silent"),
-    Scenario("a flapping link", _flaps, _steady, 1, "times in the last minute"),
+    Scenario("a cut shorter than the window", _refused, _taken, 0.7, cuts=True),
+    Scenario("a cut longer than the window", _refused, _taken, 5, "link alpha-beta is down for", cuts=True),
+    Scenario("a cut in one direction", _silenced, _heard, 5, "link alpha-beta is silent", cuts=True),
+    Scenario("a flapping link", _flaps, _steady, 1, "times in the last minute", cuts=True),
     Scenario(
         "a reader that stops",
         lambda stage: stage.reader.stop_reading(),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests.chaos.load import SITES, Load, load
 from tests.chaos.recoveries import Recoveries, completed
 from tests.chaos.rig import RSS_MAX, Ask, Played, Rig, play, play_beside_kills, rigged
 from tests.chaos.scenarios import SCENARIOS, Scenario
-from tests.chaos.switches import WENT_OVER, Switched, Switcher
+from tests.chaos.switches import BY_HAND, WENT_OVER, Switched, Switcher, SwitchFigures, Trouble
 from tests.oracle.compare import same_rows
 
 #: Tuples a second in each stream; a tick on Spark takes longer, and three of them share the machine.
@@ -69,7 +68,7 @@ class Sustained:
         return max(1, int(_RECOVERED_SHARE * kills))
 
     def asks(self, given: Load) -> list[Ask]:
-        asks = [Ask(given.pair), Ask(given.triple, at="alpha")]
+        asks = [Ask(given.pair, adaptive=True), Ask(given.triple, at="alpha")]
         return asks if self.kill_mean_s is None else [*asks, Ask(given.pair, at="beta", to_file=True)]
 
 
@@ -80,7 +79,7 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
     played: list[Played] = []
     wrong: list[str] = []
     finished = False
-    switches: Counter[str] = Counter()
+    switches = SwitchFigures()
     figures = Figures(wanted.seconds, wanted.seed, wanted.engine, given.tuples, kill_mean_s=wanted.kill_mean_s)
     began = time.monotonic()
     try:
@@ -88,7 +87,8 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
             say(f"{time.monotonic() - began:6.0f} s  the cluster is up, {len(asks)} queries run, seed {wanted.seed}")
             recoveries = Recoveries({each.query_id: each.ask.at for each in rig.followed})
             try:
-                wrong += _play_all(wanted, rig, recoveries, played, say, switches)
+                ended, switches = _play_all(wanted, rig, recoveries, played, say)
+                wrong += ended
                 say("        the streams come to their end")
                 rig.finish(timeout_s=300 + wanted.seconds)
                 finished = True
@@ -114,7 +114,12 @@ def sustained(wanted: Sustained, folder: Path, say: Say) -> Figures:
 def _switched(rig: Rig) -> tuple[Switched, ...]:
     """The queries, as those who change their plans know them."""
     return tuple(
-        Switched(each.query_id, each.ask.at, tuple(f"s{at}" for at in range(len(each.ask.query.streams))))
+        Switched(
+            each.query_id,
+            each.ask.at,
+            tuple(f"s{at}" for at in range(len(each.ask.query.streams))),
+            each.ask.adaptive,
+        )
         for each in rig.followed
     )
 
@@ -127,26 +132,26 @@ def _said(error: Exception, say: Say) -> str:
 
 
 def _play_all(
-    wanted: Sustained, rig: Rig, recoveries: Recoveries, played: list[Played], say: Say, switches: Counter[str]
-) -> list[str]:
-    """Daemons that ended without having been killed, and plans that never changed; ``switches`` counts what did."""
+    wanted: Sustained, rig: Rig, recoveries: Recoveries, played: list[Played], say: Say
+) -> tuple[list[str], SwitchFigures]:
+    """Daemons that ended without having been killed, and plans that never changed; and how many plans did."""
     switcher = Switcher(rig.watch, _switched(rig), wanted.seed, say)
     switcher.start()
     try:
-        ended = _play_beside_kills(wanted, rig, recoveries, played, say)
+        ended, kills = _play_beside_kills(wanted, rig, recoveries, played, say)
     finally:
         switcher.stop()
-        switches.update(switcher.counts)
-    none = [] if switches[WENT_OVER] else [f"queries required to go over to other plans; got none: {dict(switches)}"]
-    return [*ended, *switcher.wrong, *none]
+    figures = switcher.figures([*kills, *(each.cut for each in played if each.cut is not None)])
+    none = "" if figures.counts.get((BY_HAND, WENT_OVER)) else "queries required to go over to other plans; got none"
+    return [*ended, *switcher.wrong, *([none] if none else [])], figures
 
 
 def _play_beside_kills(
     wanted: Sustained, rig: Rig, recoveries: Recoveries, played: list[Played], say: Say
-) -> list[str]:
+) -> tuple[list[str], list[Trouble]]:
     if wanted.kill_mean_s is None:
         _play_scenarios(wanted, rig, played, say)
-        return []
+        return [], []
     daemons, watch = rig.stage.daemons, rig.watch
     killer = Killer(daemons, watch, recoveries, wanted.kill_mean_s, wanted.seed, say)
     killer.start()
@@ -154,7 +159,7 @@ def _play_beside_kills(
         _play_scenarios(wanted, rig, played, say)
     finally:
         killer.stop()
-    return killer.ended
+    return killer.ended, killer.kills
 
 
 def _possible(wanted: Sustained, rig: Rig, say: Say) -> list[Scenario]:

@@ -22,6 +22,7 @@ from tests.chaos.reader import HomeReader
 from tests.chaos.recoveries import JAVA, Recoveries, Recovery, completed
 from tests.chaos.rig import Ask, rigged
 from tests.chaos.sustained import Sustained
+from tests.chaos.switches import SwitchFigures
 from tests.e2e.harness import PATIENCE_S
 
 
@@ -158,10 +159,10 @@ def test_a_run_with_too_few_recoveries_does_not_pass(
     wanted = Sustained(seconds, 1, engine, kill_mean_s)
 
     def judged(done: int) -> tuple[str, ...]:
-        def play(_wanted: object, _rig: object, recoveries: Recoveries, *_: object) -> list[str]:
+        def play(_wanted: object, _rig: object, recoveries: Recoveries, *_: object) -> tuple[list[str], SwitchFigures]:
             recoveries.all += [Recovery("daemon beta", "beta", 0.0, {}, on_s=1.0) for _ in range(done)]
             recoveries.all.append(Recovery("daemon beta", "beta", 0.0, {}, on_s=1.0, interrupted=True))
-            return []
+            return [], SwitchFigures()
 
         monkeypatch.setattr(sustained, "_play_all", play)
         return sustained.sustained(wanted, tmp_path, lambda _: None).wrong

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -111,13 +111,19 @@ class Proxy:
 
 
 @contextmanager
-def behind_proxy(folder: Path, streams: Sequence[Stream], *arguments: str) -> Iterator[tuple[Daemons, Proxy]]:
-    """Both daemons up; alpha reaches beta through the proxy, clients go straight."""
-    ports = {site: free_port() for site in _SITES}
-    config = write_cluster(folder, streams, ports=ports)
+def behind_proxy(
+    folder: Path,
+    streams: Sequence[Stream],
+    *arguments: str,
+    sites: Sequence[str] = _SITES,
+    planner: Mapping[str, str] | None = None,
+) -> Iterator[tuple[Daemons, Proxy]]:
+    """All daemons up; alpha reaches beta through the proxy, clients go straight. Nobody else dials beta."""
+    ports = {site: free_port() for site in sites}
+    config = write_cluster(folder, streams, sites=sites, ports=ports, planner=planner)
     with Proxy(ports["beta"]) as proxy:
-        through = write_cluster(folder, (), ports=ports, addresses={"beta": proxy.port}, file="daemons.toml")
+        through = folder / "daemons.toml"
         text = config.read_text().replace("\n[site.beta]\n", f'\n[site.beta]\naddress = "127.0.0.1:{proxy.port}"\n')
         through.write_text(text)
-        with Daemons(config, through, arguments).start(*_SITES).linked() as daemons:
+        with Daemons(config, through, arguments).start(*sites).linked() as daemons:
             yield daemons, proxy

@@ -22,18 +22,19 @@ from tests.e2e.harness import (
     narrows,
     write_cluster,
 )
+from tests.e2e.proxy import behind_proxy
 
 SITES = ("alpha", "beta")
 RATE, FLIP_S, LENGTH_S = 200, 15, 150
 
 
-def flipping() -> Join:
+def flipping(flip_s: float = FLIP_S) -> Join:
     """Each tuple of one stream finds one of the other, for a while; from then on next to none does."""
     random = np.random.default_rng(15)
     rows = RATE * LENGTH_S
     ts = np.arange(rows) * 1000 // RATE
     notes = ["".join(map(chr, random.integers(97, 123, 80))) for _ in range(rows)]
-    strange = (ts > 1000 * FLIP_S) & (np.arange(rows) % 50 > 0)
+    strange = (ts >= 1000 * flip_s) & (np.arange(rows) % 50 > 0)
     left = Stream("flip_l", table(ts.tolist(), np.arange(rows), note=notes), "alpha")
     right = Stream("flip_r", table(ts.tolist(), np.arange(rows) + strange * 10**9, note=notes[::-1]), "beta")
     select = [("l", "seq", "a"), ("r", "seq", "b"), ("l", "note", "c"), ("r", "note", "d")]
@@ -66,6 +67,37 @@ def test_a_query_whose_match_rate_falls_goes_over_to_another_plan_by_itself(tmp_
     assert_same_rows(pq.read_table(out), join.expected())
 
 
+def links(daemons: Daemons, query_id: str) -> list[str]:
+    """Those that the plan of a query of gamma uses."""
+    status = daemons.status("gamma")
+    assert status is not None
+    return [link for brief in status.queries if brief.query_id == query_id for link in brief.links]
+
+
+def test_a_link_between_two_sites_that_is_cut_for_long_is_avoided_and_no_row_waits_for_it(tmp_path: Path) -> None:
+    """Few tuples match, so those of alpha and beta meet at one of these; by gamma they can meet too."""
+    join, epoch = flipping(flip_s=0), {"epoch": "20"}
+    with behind_proxy(tmp_path, join.streams, "--speed", "1", sites=(*SITES, "gamma"), planner=epoch) as behind:
+        daemons, proxy = behind
+        asked = ("query", "--config", daemons.config, "--at", "gamma", join.text, "--plan", "auto", "--from", "start")
+        out = tmp_path / "rows.parquet"
+        following = Background(*asked, "--out", out, name="query", folder=tmp_path)
+        query_id = issued(following)
+        eventually("rows come", lambda: daemons.query_info(query_id).rows)
+        assert "alpha-beta" in links(daemons, query_id)
+        proxy.cut()
+        why = "the link alpha-beta is cut"
+        eventually("it goes on without", lambda: why in daemons.query_info(query_id).last_switch.why)
+        before = daemons.query_info(query_id).rows
+        eventually("rows come", lambda: daemons.query_info(query_id).rows > before)
+        assert "alpha-beta" not in links(daemons, query_id)
+        assert "link alpha-beta is down" in narrows("status", "--config", daemons.config).ok().out
+        proxy.restore()
+        daemons.linked().hurry()
+        following.end().ok()
+    assert_same_rows(pq.read_table(out), join.expected())
+
+
 def test_a_plan_that_is_named_stays(tmp_path: Path) -> None:
     join = flipping()
     config = write_cluster(tmp_path, join.streams, planner={"epoch": "20"})
@@ -77,5 +109,10 @@ def test_a_plan_that_is_named_stays(tmp_path: Path) -> None:
             assert (document["adaptive"] != "no, this plan stays") == adaptive
         for option, adaptive in (("--adaptive", True), ("--no-adaptive", False)):
             query_id = narrows(*query, "--plan", "ship-all" if adaptive else "auto", option).ok().out.strip()
+            document = json.loads(narrows("explain", query_id, "--config", config, "--json").ok().out)
+            assert (document["adaptive"] != "no, this plan stays") == adaptive
+        replan = ("replan", query_id, "--config", config)
+        for words, adaptive in (("--algorithm SP-D", False), ("--algorithm SM-S1 --adaptive", True)):
+            narrows(*replan, *words.split()).ok()
             document = json.loads(narrows("explain", query_id, "--config", config, "--json").ok().out)
             assert (document["adaptive"] != "no, this plan stays") == adaptive

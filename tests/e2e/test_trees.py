@@ -7,9 +7,11 @@ import random
 import signal
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from node.rpc import control_pb2 as pb
 from tests.e2e.harness import (
     Background,
     Daemons,
@@ -131,3 +133,72 @@ def test_a_query_goes_over_to_a_tree_from_one_to_another_and_back(tmp_path: Path
         asked.end().ok()
         assert_same_rows(pq.read_table(out), want(found))
         assert not [kept for site in SITES for kept in (tmp_path / "state" / site).glob(f"{query_id}*.paid")]
+
+
+def few_pairs() -> dict[str, Stream]:
+    """Few orders have a payment, and each payment has many parcels: what is paid, and kept, is next to nothing."""
+    found = {}
+    draw = np.random.default_rng(5)
+    rows, span_ms = 3_000, 15_000
+    for alias, name, site in (("a", "orders", "alpha"), ("b", "payments", "beta"), ("c", "parcels", "gamma")):
+        ts = np.sort(draw.integers(0, span_ms, rows))
+        own = np.arange(rows) + 10_000 * "abc".index(alias)
+        k = np.where(draw.random(rows) < 0.02, ts // 100, own)
+        notes = [f"{alias} {number} {draw.bytes(60).hex()}" for number in range(rows)]
+        table = pa.table({"k": k, "j": draw.integers(0, 40, rows), "ts": ts, "n": np.arange(rows), "note": notes})
+        found[alias] = Stream(name, table, site)
+    return found
+
+
+CHOSEN = (
+    "SELECT a.n AS an, b.n AS bn, c.n AS cn, a.note AS x, b.note AS y FROM orders [RANGE 900 MS] AS a, "
+    "payments [RANGE 300 MS] AS b, parcels [RANGE 500 MS] AS c WHERE a.k = b.k AND b.j = c.j"
+)
+
+
+def chosen_rows(found: dict[str, Stream]) -> pa.Table:
+    sides = []
+    for alias, stream in found.items():
+        sides.append(OracleStream(alias, stream.table, "ts", "ms", ("range", WINDOWS[alias] * 1000)))
+    edges = [(("a", "k"), ("b", "k")), (("b", "j"), ("c", "j"))]
+    outputs = [("an", "a", "n"), ("bn", "b", "n"), ("cn", "c", "n"), ("x", "a", "note"), ("y", "b", "note")]
+    return expected(sides, edges, outputs)
+
+
+def test_the_planner_keeps_a_join_by_itself_where_that_saves_much(tmp_path: Path) -> None:
+    found = few_pairs()
+    config = write_cluster(tmp_path, list(found.values()), sites=SITES)
+    ran = run(config, CHOSEN, "--at", "gamma", "--plan", "auto", "--speed", "10")
+    (kept,) = ran.stats["plan"]["kept"]
+    assert kept["aliases"] == ["a", "b"]
+    assert ran.rows.num_rows > 100
+    assert_same_rows(ran.rows, chosen_rows(found))
+    config.write_text(config.read_text() + "\n[planner]\nstorage = 0\n")
+    without = run(config, CHOSEN, "--at", "gamma", "--plan", "auto", "--speed", "10")
+    assert "kept" not in without.stats["plan"]
+    assert_same_rows(without.rows, ran.rows)
+    sent, more = (sum(link["bytes"] for link in each.stats["links"]) for each in (ran, without))
+    assert sent < 0.9 * more
+
+
+def test_what_a_tree_costs_is_explained_and_measured(tmp_path: Path) -> None:
+    """All that is sent for the query is sent for one of its parts."""
+    config = write_cluster(tmp_path, list(few_pairs().values()), sites=SITES)
+    with Daemons(config, arguments=("--speed", "10")).start(*SITES).linked() as daemons:
+        words = ("explain", "--config", config, "--at", "gamma")
+        document = json.loads(narrows(*words, "--json", "analyze", CHOSEN).ok().out)
+        (kept,) = document["expected"]["kept"]
+        assert kept["aliases"] == ["a", "b"]
+        assert 0 < kept["stored_bytes"] < kept["storage_bytes"] == 256e6
+        measured = document["measured"]
+        heads = {step["head"] for step in measured["steps"]}
+        assert heads == {"a", "b", kept["name"], "c"}
+        assert {step["head"] for step in measured["steps"] if step["rows_in"]} == heads
+        assert 0.5 < measured["bytes"] / measured["seconds"] / document["expected"]["bytes_per_s"] < 2
+        status = [daemons.status(site) for site in SITES]
+        links = sum(sum(link.sent_bytes.values()) for site in status if site is not None for link in site.links)
+        assert measured["bytes"] > 0.7 * links
+        with daemons.client("gamma") as client:
+            query_id = client.install(pb.IssueRequest(text=CHOSEN)).query_id
+        said = narrows("explain", "--config", config, query_id).ok().out
+        assert "of the best plan that keeps none" in said

@@ -12,7 +12,7 @@ from node.core.effects import QueryState
 from planner.model.beginning import DEFAULT_BEGINNING
 from tests.oracle.compare import row_codes, same_rows
 from tests.sim.judges.expectation import expected_rows, kept
-from tests.sim.scenarios.beginnings import with_beginnings
+from tests.sim.scenarios.beginnings import with_beginnings, with_look_backs
 from tests.sim.scenarios.crowd import crowd_of
 from tests.sim.scenarios.multiway import multiway_of
 from tests.sim.scenarios.queries import QuerySpec
@@ -29,7 +29,7 @@ SHORTEN_TRIES_MAX = 300
 
 def scenario_of(seed: int) -> Scenario:
     """The scenario of a seed, always the same."""
-    return with_tree_switches(with_trees(with_switches(with_crashes(with_beginnings(_of_kind(seed))))))
+    return with_tree_switches(with_look_backs(with_trees(with_switches(with_crashes(with_beginnings(_of_kind(seed)))))))
 
 
 def _of_kind(seed: int) -> Scenario:
@@ -90,11 +90,16 @@ def difference(scenario: Scenario, outcome: Outcome) -> str | None:
 def _query_difference(scenario: Scenario, query: Delivered) -> str | None:
     if query.state is QueryState.COMPLETED:
         assert query.first_tick is not None
-        return same_rows(query.rows, expected_rows(scenario, query.spec, query.first_tick, query.rows.schema))
+        return same_rows(query.rows, _expected(scenario, query))
     excuse = _excused(query)
     if excuse is not None or query.first_tick is None:
         return excuse
-    return _not_among(query.rows, expected_rows(scenario, query.spec, query.first_tick, query.rows.schema))
+    return _not_among(query.rows, _expected(scenario, query))
+
+
+def _expected(scenario: Scenario, query: Delivered) -> pa.Table:
+    assert query.first_tick is not None
+    return expected_rows(scenario, query.spec, query.first_tick, query.rows.schema, query.begins)
 
 
 def _excused(query: Delivered) -> str | None:

@@ -81,6 +81,9 @@ def test_the_seeds_join_and_lose_frames(totals: Counter[str]) -> None:
         "batches of kept joins",
         "kept joins begun again",
         "switches of trees switched",
+        "queries that look back",
+        "queries that see what was before they began",
+        "switches at once",
     ],
 )
 def test_the_seeds_reach(what: str, totals: Counter[str]) -> None:

@@ -133,8 +133,9 @@ class Delivered:
     replanned: int = 0
     drop_called: bool = False
     gave_up: bool = False
-    #: The tick from which on it sees tuples, once it runs.
+    #: The tick with which its rows begin, once it runs; and from where on it sees its streams, where that is another.
     first_tick: int | None = None
+    begins: dict[str, int] = field(default_factory=dict)
     #: How far all its streams were logged when it was issued.
     fed: int = TICK_MIN
     #: Its home has said something of it: to another site, or to who issued it.
@@ -602,6 +603,7 @@ class World:
                 # It was forgotten after others had ended, before anybody was told.
                 query.state, query.reason = end
                 query.first_tick = self.durability.first_tick(site, query.query_id)
+                query.begins = self.durability.begins(site, query.query_id)
                 continue
             if query.promised and not is_disk_lost:
                 raise SimulationError(f"{site} had promised {query.query_id}, and knows nothing of it after a crash")
@@ -697,7 +699,8 @@ class World:
             return
         assert query.parsed is not None
         plan = query.spec.by(replan).plan(query.parsed)
-        self._give(query.spec.sink, [ReplanRequested(query.query_id, plan, "the seed wants it")])
+        self._count("switches at once" if replan.at_once else "switches without a stop")
+        self._give(query.spec.sink, [ReplanRequested(query.query_id, plan, "the seed wants it", replan.at_once)])
 
     def _switch_reported(self, site: str, report: ReportSwitch) -> None:
         self._tell(f"{site} reports switch {report.number} of {report.query_id} {report.state} {report.reason}")
@@ -785,6 +788,7 @@ class World:
         if query.first_tick is None:
             # Who died before it said that the query runs may say at once that it has ended, or know it no more.
             query.first_tick = self.durability.first_tick(site, report.query_id)
+            query.begins = self.durability.begins(site, report.query_id)
             if report.state is QueryState.RUNNING:
                 assert query.first_tick is not None
                 self._check_beginning(query, query.first_tick)
@@ -795,6 +799,9 @@ class World:
         self._count(f"queries from {begin.at or 'default'}")
         self._count("queries that begin before what was there", tick < query.fed)
         self._count("queries that begin with what is to come", query.fed < tick)
+        self._count("queries that look back", bool(query.begins))
+        self._count("queries that see what was before they began", any(tick > seen for seen in query.begins.values()))
+        self._check_look_back(query, tick)
         earliest = {
             BeginAt.TIME: begin.time_ms // self.scenario.tau_ms,
             BeginAt.NOW: TICK_MIN if any(restart.fresh for restart in self.scenario.restarts) else query.fed,
@@ -803,6 +810,18 @@ class World:
         # At the quota of its logs a site keeps less.
         if tick < earliest or (tick > latest and not self.scenario.has_quota):
             raise SimulationError(f"{query.query_id} requires a first tick from {earliest} to {latest}; got {tick}")
+
+    def _check_look_back(self, query: Delivered, tick: int) -> None:
+        """Of a stream of which all is kept a query that looks back has its whole window when it begins."""
+        loses = self.scenario.has_quota or self.scenario.damaged_per_mille or query.disk_lost
+        for ref in query.spec.refs:
+            if loses or ref.alias not in query.begins or not self.scenario.data(ref.stream).keep_whole:
+                continue
+            kind, size = ref.window
+            wanted = (tick * self.scenario.tau_ms - size) // self.scenario.tau_ms if kind == "range" else TICK_END
+            if query.begins[ref.alias] > wanted:
+                got = f"{ref.alias} from {query.begins[ref.alias]} on"
+                raise SimulationError(f"{query.query_id} requires its window from {wanted} to {tick}; got {got}")
 
     def _kept_from(self, stream: str, begin: BeginAt) -> int:
         """A tick from which on a query that asks to begin so can have all of a stream."""

@@ -447,8 +447,11 @@ class Cluster:
     def results(self, query_id: str = "q1") -> list[tuple[int, int]]:
         return sorted((row["an"], row["bn"]) for batch in self.stored[query_id] for row in batch.to_pylist())
 
-    def oracle(self, from_ts: int | None = None) -> list[tuple[int, int]]:
-        """What a query over the rows that arrived must give, if it is about those from a time on."""
+    def oracle(self, from_ts: int | None = None, rows_from: int | None = None) -> list[tuple[int, int]]:
+        """What a query over the rows that arrived must give, if it is about those from a time on.
+
+        ``rows_from``: those rows of which the newest is from there on, in milliseconds.
+        """
         streams = []
         for alias, name in (("a", "l"), ("b", "r")):
             unit: Unit = {TimeUnit.MS: "ms", TimeUnit.US: "us", TimeUnit.NS: "ns"}[self.infos[name].unit]  # type: ignore[assignment]
@@ -456,8 +459,9 @@ class Cluster:
             if from_ts is not None:
                 table = table.filter(pa.array([ts >= from_ts for ts in table.column("ts").to_pylist()], pa.bool_()))
             streams.append(OracleStream(alias, table, "ts", unit, self.window))
-        table = expected(streams, [(("a", "key"), ("b", "key"))], OUTPUTS)
-        return sorted((row["an"], row["bn"]) for row in table.to_pylist())
+        table = expected(streams, [(("a", "key"), ("b", "key"))], [*OUTPUTS, ("at", "a", "ts"), ("bt", "b", "ts")])
+        rows = [row for row in table.to_pylist() if rows_from is None or max(row["at"], row["bt"]) >= rows_from]
+        return sorted((row["an"], row["bn"]) for row in rows)
 
     def ops(self, kind: type[AnyOp], site: str | None = None) -> list[AnyOp]:
         """What engines were asked of that kind, at a site or anywhere."""

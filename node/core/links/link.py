@@ -31,7 +31,7 @@ from node.core.links.lives import NEVER_MET, Met, Session, knows_life
 from node.core.links.outgoing import Outgoing
 
 #: Raised whenever two builds would not understand each other.
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 7
 
 #: Lives and resets are below this: a peer that counts higher is none of ours.
 _COUNT_MAX = 1 << 62

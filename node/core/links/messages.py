@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from node.core.errors import PeerProtocolError
@@ -76,6 +76,8 @@ class Profiles:
     copies: tuple[RunningCopy, ...] = ()
     #: If it was asked of a query that runs.
     counts: RunningCounts | None = None
+    #: What the logs hold of joins that it keeps.
+    kept_bytes: int = 0
 
 
 def require_ticks(who: str, what: str, ticks: Ticks, names: Collection[str]) -> None:
@@ -87,23 +89,40 @@ def require_ticks(who: str, what: str, ticks: Ticks, names: Collection[str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Where a query stood when a new generation of it began: it sees tuples from ``first_tick`` on, and is done so far.
+    """Where a query stood when a new generation of it began: its rows begin with ``first_tick``, and it is done so far.
 
     The walks of each head begin with its done frontier.
     """
 
     first_tick: int
+    #: By head. Nothing: it has not begun, and is to, with ``first_tick`` or a later one; how far back its streams are
+    #: there, as its windows show them then, is for its sites to say.
     done: Ticks
     #: Rows may be stored of every tick of a head before this one, so results were found with all streams up to it.
     stored_to: int
     #: It waits for a site that is away, and may for long: it holds nothing meanwhile, and shares nothing at first.
     is_alone: bool = False
+    #: By alias, from which tick on it sees a stream, where that is not its first tick.
+    begins: Ticks = ()
     #: What ran is another plan with other heads. This one's own walks, or those of the query that reads this kept join,
     #: begin with this tick or later; and what they see is in the logs for what runs. None: it is the same plan.
     since: int | None = None
     #: Walks of its heads began with this tick, all before is another plan's: streams may not have got so far.
     #: None: they began with the query.
     walks_from: int | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it ran before."""
+        return bool(self.done)
+
+    def begin_of(self, alias: str) -> int:
+        """It sees a stream from this tick on."""
+        return dict(self.begins).get(alias, self.first_tick)
+
+    def done_of(self, heads: Iterable[str]) -> dict[str, int]:
+        """By head, where its walks begin."""
+        return dict(self.done) if self.is_begun else dict.fromkeys(heads, self.first_tick)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from node.core.effects import MeasureStream, ReportStatistics
-from node.core.events import LinkMeasured, StatisticsRequested, StreamMeasured
+from node.core.events import BandwidthMeasured, LinkMeasured, StatisticsRequested, StreamMeasured
 from node.core.limits import Limits
 from node.core.links.messages import AskProfile, LinkSeen, Profiles, Refused, RunningCounts
 from node.core.links.outbox import Outbox
 from node.core.planning.profile import for_the_wire
+from node.core.streams.derived import DerivedStream
 from node.core.streams.stream import StreamState, check_same
 from planner.estimate.statistics import StreamProfile
 from planner.model.copies import RunningCopy
@@ -47,6 +48,7 @@ class _Collecting:
     counts: dict[str, RunningCounts] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     copies: list[RunningCopy] = field(default_factory=list)
+    kept_bytes: dict[str, int] = field(default_factory=dict)
 
     def lacks(self, site: str, reason: str) -> None:
         """Nothing will be known of a site's streams."""
@@ -83,6 +85,11 @@ class Survey:
     def on_link(self, event: LinkMeasured) -> None:
         self._links[event.peer] = LinkSeen(event.peer, event.rtt_us, event.bytes_per_s)
 
+    def on_bandwidth(self, event: BandwidthMeasured) -> None:
+        known = self._links.get(event.peer)
+        if known is not None:
+            self._links[event.peer] = LinkSeen(event.peer, known.rtt_us, event.bytes_per_s)
+
     # -- asking -------------------------------------------------------------------------------
 
     def on_requested(self, event: StatisticsRequested) -> None:
@@ -92,7 +99,11 @@ class Survey:
         sites = dict.fromkeys(sorted({*here, *(ref.stream.site for ref in query.streams)}))
         streams = {ref.stream.name: ref.stream for ref in query.streams}
         self._collecting[event.request_id] = _Collecting(
-            query, self._outbox.now_us, dict(sites), links={self._site: tuple(self._links.values())}
+            query,
+            self._outbox.now_us,
+            dict(sites),
+            links={self._site: tuple(self._links.values())},
+            kept_bytes={self._site: self._kept_bytes},
         )
         for site in sites:
             asked = (event.running, event.counts_only, event.past_us)
@@ -108,6 +119,7 @@ class Survey:
         collecting.profiles |= {alias: profile for alias, profile in message.profiles if alias in own}
         collecting.missing |= {alias: reason for alias, reason in message.missing if alias in own}
         collecting.links[peer] = message.links
+        collecting.kept_bytes[peer] = message.kept_bytes
         if message.counts is not None:
             collecting.counts[peer] = message.counts
         collecting.copies += [copy for copy in message.copies if copy.owner == peer and copy.stream in streams]
@@ -133,7 +145,7 @@ class Survey:
                 collecting.missing.setdefault(ref.alias, f"site {ref.stream.site} said nothing of it")
         copies = tuple(collecting.copies)
         found = (collecting.profiles, collecting.links, collecting.missing, copies, collecting.counts)
-        self._outbox.do(ReportStatistics(request_id, *found))
+        self._outbox.do(ReportStatistics(request_id, *found, collecting.kept_bytes))
 
     def on_clock(self) -> None:
         """Questions that have waited long enough go on without those who did not answer."""
@@ -199,4 +211,10 @@ class Survey:
         )
         missing = tuple(answering.missing.items())
         counts = self._counted(answering.running) if answering.running else None
-        self._outbox.send(answering.peer, Profiles(request_id, profiles, missing, links, copies, counts))
+        told = (profiles, missing, links, copies, counts, self._kept_bytes)
+        self._outbox.send(answering.peer, Profiles(request_id, *told))
+
+    @property
+    def _kept_bytes(self) -> int:
+        """What the logs hold of joins that this site keeps."""
+        return sum(stream.logged_bytes for stream in self._streams.values() if isinstance(stream, DerivedStream))

@@ -83,7 +83,7 @@ class QueryLeases:
         It holds what is there for a while nevertheless, and what others open that are in the same position, so that
         all of them share again. Not if it may wait for long (``is_alone``).
         """
-        done, self._is_alone = dict(resumed.done), resumed.is_alone
+        done, self._is_alone = resumed.done_of(self._plan.query.aliases), resumed.is_alone
         for need in self._shape.needs:
             if need.owner == self._site:
                 self._claim(arrangements, need, resumed.is_alone, begins[need.alias])
@@ -93,7 +93,9 @@ class QueryLeases:
                 # How far back the logs go of what runs by another plan only their sites know.
                 if reach.count is None and resumed.since is None:
                     seen = _seen_from(reach, done_with(need.alias, done))
-                    begin = max(resumed.first_tick, min(done[need.alias], seen))
+                    begin = min(done[need.alias], seen)
+                    if resumed.is_begun:
+                        begin = max(resumed.begin_of(need.alias), begin)
                 arrangements.held.wish(self._query_id, Wish(need.number, self._view(need), begin, self))
         for alias in () if resumed.is_alone else self._local:
             begin = self._needed_here(alias, begins[alias], done)

@@ -14,10 +14,14 @@ has the name of one that an earlier plan had.
 
 from __future__ import annotations
 
+import re
+
 _MARK = "~"
 _OWNED_BY = "+"
 _KEPT_AT = "@"
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+#: A site's name has up to 64 characters, a folder's up to 255.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,149}")
 
 
 def new_query_id(site: str, life: int, count: int) -> str:
@@ -38,6 +42,11 @@ def query_of(run: str) -> str:
 def is_successor(run: str) -> bool:
     """Whether a run took its query over, or is to, from one that was there before."""
     return _MARK in run
+
+
+def is_plain(query: str) -> bool:
+    """Whether a name, which may come from anywhere, can be part of that of a folder, and leads nowhere else there."""
+    return _PLAIN.fullmatch(query) is not None
 
 
 def kept_join_of(query: str, name: str, site: str) -> str:
@@ -63,6 +72,11 @@ def owner_of_stream(stream: str) -> str:
 def reader_of(stream: str) -> str:
     """The query that reads the stream of a kept join; empty if it is none."""
     return owner_of_stream(stream).partition(_OWNED_BY)[0]
+
+
+def is_kept_stream(stream: str) -> bool:
+    """Whether a stream's rows are those of a kept join: it has a dot in its name, as no stream of a site has."""
+    return "." in stream
 
 
 def keeping_of(query: str) -> str:

@@ -25,6 +25,8 @@ from planner.model.query import StreamInfo
 class DerivedStream(StreamState):
     """A stream that is kept for one query."""
 
+    is_kept = True
+
     def __init__(self, info: StreamInfo, tau_ms: int, logged: LogExtent | None = None, begin: int = TICK_MIN) -> None:
         """``begin``: nobody wants what is before this tick, and it is not made."""
         super().__init__(LocalStream(info, logged=logged), tau_ms)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -82,6 +82,9 @@ class Follower(Protocol):
 
 class StreamState:
     """A stream of this site, as it runs."""
+
+    #: Its rows are those of a join that is kept for one query: nobody else may read it.
+    is_kept = False
 
     def __init__(self, local: LocalStream, tau_ms: int) -> None:
         unit = local.info.unit
@@ -235,23 +238,28 @@ class StreamState:
         if not self._retain:
             return self.fed
         retained = self._log.first_after(self._newest_ts - self._retain)
-        return max(self._whole_from, self.fed if retained is None else retained.first)
+        return max(self.whole_from, self.fed if retained is None else retained.first)
 
     @property
-    def _whole_from(self) -> int:
+    def whole_from(self) -> int:
         """From this tick on the log lacks nothing between what it has."""
         return max([self.log_begin, *(span.end for span in self._lost)])
+
+    def last_rows_from(self, count: int, tick: int) -> int | None:
+        """From this tick on the log has so many tuples before ``tick``, or all; None if it has fewer."""
+        found = self._log.first_of_last(count, tick)
+        return TICK_MIN if found is None and self.log_begin == TICK_MIN else found
 
     def begin_of(self, wanted: Beginning) -> int:
         """The first tick from which on a query can have everything, no earlier than it is to begin."""
         match wanted.at:
             case BeginAt.START:
-                return self._whole_from
+                return self.whole_from
             case BeginAt.NOW:
                 return self.fed
             case BeginAt.TIME:
                 # What is still to come, also after the end, will be there.
-                return max(self._whole_from, wanted_tick(wanted, self.tau // self.info.unit))
+                return max(self.whole_from, wanted_tick(wanted, self.tau // self.info.unit))
         return self.earliest
 
     def _is_kept(self, batch: LoggedBatch) -> bool:
@@ -354,7 +362,9 @@ class StreamState:
 def check_same(streams: Mapping[str, StreamState], info: StreamInfo) -> StreamState:
     """Our stream that another site speaks of; raises NarrowsError unless it is as that site thinks."""
     own = streams.get(info.name)
-    if own is None or own.info != info:
-        known = "no such stream" if own is None else f"{own.info.schema.names} with event time {own.info.ts}"
+    if own is None or own.is_kept or info != (own.info if info.ts_scale else replace(own.info, ts_scale=0)):
+        known = (
+            "no such stream" if own is None or own.is_kept else f"{own.info.schema.names} with event time {own.info.ts}"
+        )
         raise NarrowsError(f"stream {info.name} requires the same columns at both sites; got {known} here")
     return own

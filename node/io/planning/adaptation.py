@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from node.config import ClusterConfig
 from node.core.effects import QueryState, ReportStatistics, SwitchState
@@ -19,6 +20,7 @@ from node.io.planning.plan_desk import PlanDesk
 from node.io.results.issued_queries import Queries
 from node.io.results.issued_query import IssuedQuery
 from node.io.runner import Runner
+from planner.estimate.statistics import Statistics
 from planner.model.query import Plan
 from planner.search.choice import Options, Search
 from planner.search.replanning import Decision, Measured, Rules, Running, decide, worse_than_ship_all
@@ -26,11 +28,13 @@ from planner.search.replanning import Decision, Measured, Rules, Running, decide
 log = logging.getLogger(__name__)
 
 #: Queries are passed in review this often; an epoch ends no sooner.
-_REVIEW_S = 0.5
+_REVIEW_S = 0.25
 #: With more streams than this a search is too long to be made in every epoch: a quick one is.
 _SEARCHED_STREAMS_MAX = 6
 #: After a switch that was given up it rests so many epochs, then twice as many, and so on.
 _GIVEN_UP_EPOCHS, _GIVEN_UP_EPOCHS_MAX = 4, 256
+#: A plan disappoints that sends so many times as much as was expected. So many plans are remembered of a query.
+_DISAPPOINTING, _KNOWN_MAX = 1.3, 8
 #: A link is not what it was if it carries so many times as much or as little, or if a round trip takes so many times as
 #: long, and longer by so much.
 _BANDWIDTH_FACTOR = 2.0
@@ -51,8 +55,17 @@ class _Watched:
     given_up: int = 0
     #: The links of home as they were when it was last looked at.
     links: dict[str, _Seen] = field(default_factory=dict)
-    #: Sites that do not reach each other, and since when.
+    #: Sites that do not reach each other, and since when; and when somebody asked last.
     cut: dict[_Pair, float] = field(default_factory=dict)
+    looked_s: float = 0.0
+    #: What was measured first since it runs by its plan, if nobody knows what that was chosen by.
+    first: Statistics | None = None
+    #: What was expected, in bytes of a second, of the plan that it went over to, until streams were measured since.
+    promised: float | None = None
+    #: What is sent had changed when it was last looked at, and nothing was decided yet.
+    has_waited: bool = False
+    #: Of the plans by which it ran, how many times as much they sent as was expected.
+    known: dict[Plan, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,13 +76,10 @@ class _Looked:
     watched: _Watched
     plan: Plan
     measured: Measured | None
-    #: A link is not what it was, or some are cut.
+    #: Something is not what it was, or some links are cut, or it is not known what the plan was chosen by.
     urgent: bool
-
-    @property
-    def badness(self) -> float:
-        """How much worse than shipping everything its plan is."""
-        return 0.0 if self.measured is None else worse_than_ship_all(self.measured, self.plan)
+    #: How much worse than shipping everything its plan is.
+    badness: float
 
 
 class Adaptation:
@@ -100,16 +110,22 @@ class Adaptation:
         for gone in self._watched.keys() - {query.query_id for query in running}:
             del self._watched[gone]
         due = [query for query in running if self._is_due(query, now_s)]
-        looked = await asyncio.gather(*(self._look(query) for query in due))
-        for each in sorted(looked, key=lambda one: -one.badness):
-            await self._decide(each)
+        found = await asyncio.gather(*(self._look(query) for query in due), return_exceptions=True)
+        for query, failed in zip(due, found, strict=True):
+            if isinstance(failed, BaseException):
+                _tell(query, failed)
+        for looked in sorted((each for each in found if isinstance(each, _Looked)), key=lambda one: -one.badness):
+            try:
+                await self._decide(looked)
+            except Exception as error:
+                _tell(looked.query, error)
 
     # -- when ---------------------------------------------------------------------------------
 
     def _home(self, query: IssuedQuery) -> HomeQuery | None:
         """The query as the core knows it, while it runs and nothing is the matter with it."""
         home = self._runner.stack.site.homes.get(query.query_id)
-        if home is None or home.sink is None or query.planned is None:
+        if home is None or home.sink is None or query.planned is None or home.plan.kept:
             return None
         return home if home.state is QueryState.RUNNING and not home.catching_up else None
 
@@ -124,7 +140,7 @@ class Adaptation:
             watched = self._watched[query.query_id] = _Watched(epochs)
         if not self._has_settled(query, watched, tick):
             return False
-        if watched.epochs.is_due(tick, now_s):
+        if watched.epochs.is_due(tick, now_s) or self._is_cut_for_long(watched, now_s):
             return True
         return watched.epochs.is_late(now_s) and self._has_changed(watched, home.plan)
 
@@ -137,16 +153,24 @@ class Adaptation:
         if not last.state.ended:
             return False
         if last.number != watched.switch:
-            watched.switch = last.number
+            watched.switch, watched.first = last.number, None
             watched.given_up = watched.given_up + 1 if last.state is SwitchState.GIVEN_UP else 0
-            epochs = min(_GIVEN_UP_EPOCHS * 2**watched.given_up, _GIVEN_UP_EPOCHS_MAX) if watched.given_up else 1
-            watched.epochs.rest(tick, epochs)
+            if watched.given_up:
+                watched.epochs.rest(tick, min(_GIVEN_UP_EPOCHS * 2**watched.given_up, _GIVEN_UP_EPOCHS_MAX))
+            else:
+                watched.epochs.begin_plan(tick)
         return True
 
     def _has_changed(self, watched: _Watched, plan: Plan) -> bool:
         """Whether a link of home is not what it was when the query was last looked at."""
         now = self._links(plan)
         return any(_differs(before, now[peer]) for peer, before in watched.links.items() if peer in now)
+
+    @staticmethod
+    def _is_cut_for_long(watched: _Watched, now_s: float) -> bool:
+        """Whether a link that was cut when somebody asked may have been cut for an epoch by now."""
+        length_s = watched.epochs.length_s
+        return any(watched.looked_s < since_s + length_s <= now_s for since_s in watched.cut.values())
 
     def _links(self, plan: Plan) -> dict[str, _Seen]:
         stack = self._runner.stack
@@ -160,12 +184,17 @@ class Adaptation:
         watched, plan = self._watched[query.query_id], query.planned.plan
         before, watched.links = watched.links, self._links(plan)
         urgent = any(_differs(before[peer], now) for peer, now in watched.links.items() if peer in before)
+        watched.looked_s = self._loop.time()
         found = await self._runner.statistics(plan.query, query.query_id, counts_only=True)
         home = self._runner.stack.site.homes.get(query.query_id)
         ticks = [tick for _, tick in home.sink.frontiers] if home is not None and home.sink is not None else []
         measured = watched.epochs.take(look_of(found, min(ticks, default=0), self._loop.time()))
         self._note_cuts(watched, plan, found)
-        return _Looked(query, watched, plan, measured, urgent or bool(self._cut(watched)))
+        unknown = query.planned is not None and query.planned.choice is None and watched.first is None
+        urgent = urgent or unknown or watched.epochs.has_changed or bool(self._cut(watched))
+        urgent = urgent or _disappoints(watched, measured)
+        badness = 0.0 if measured is None else worse_than_ship_all(measured, plan)
+        return _Looked(query, watched, plan, measured, urgent, badness)
 
     def _note_cuts(self, watched: _Watched, plan: Plan, found: ReportStatistics) -> None:
         here, now_s = self._runner.stack.site.name, self._loop.time()
@@ -184,10 +213,19 @@ class Adaptation:
 
     async def _decide(self, looked: _Looked) -> None:
         query, watched = looked.query, looked.watched
+        watched.has_waited = watched.has_waited and watched.epochs.has_changed
         cut, urgent = self._cut(watched), looked.urgent or looked.badness > 1
         if (looked.measured is None and not cut) or not watched.epochs.may_survey(urgent=urgent):
             return
-        found = await self._runner.statistics(looked.plan.query, query.query_id, past_us=watched.epochs.past_us)
+        has_changed, lags = watched.epochs.has_changed, watched.epochs.lags
+        if has_changed and not watched.has_waited and not cut:
+            # What has just changed is changing still: windows have tuples of before, and what finds them will not be.
+            watched.has_waited = True
+            watched.epochs.look_soon()
+            return
+        watched.has_waited = False
+        past_us = watched.epochs.past_us(lately=has_changed)
+        found = await self._runner.statistics(looked.plan.query, query.query_id, past_us=past_us)
         watched.epochs.surveyed(found)
         if lacking := _lacking(looked.plan, found):
             query.outlook = f"nothing was decided: {lacking}"
@@ -198,12 +236,17 @@ class Adaptation:
         options = Options() if choice is None else choice.options
         if len(looked.plan.query.streams) > _SEARCHED_STREAMS_MAX:
             options = replace(options, search=Search.GREEDY)
-        chosen_by = None if choice is None else choice.statistics
-        running = Running(looked.plan, looked.measured, found.copies, cut, chosen_by)
-        decision = await self._desk.search(decide, running, self._desk.beside(found), options, self._rules)
+        statistics = self._desk.beside(found)
+        watched.first, watched.promised = watched.first or statistics, None
+        then = (watched.first, "when first measured") if choice is None else (choice.statistics, "when planned")
+        running = Running(looked.plan, looked.measured, found.copies, cut, *then, watched.known, lags)
+        decision = await self._desk.search(decide, running, statistics, options, self._rules)
+        if looked.measured is not None:
+            _remember(watched.known, looked.plan, decision.ratio)
         query.outlook = decision.why
         log.debug("query %s: %s", query.query_id, decision.why)
         if decision.plan is not None:
+            watched.promised = None if decision.choice is None else decision.choice.estimate.bytes_per_s
             await self._switch(query, decision)
 
     async def _switch(self, query: IssuedQuery, decision: Decision) -> None:
@@ -215,9 +258,31 @@ class Adaptation:
             decision.snapshot_bytes,
         )
         forecast = Forecast(decision.estimate, decision.choice)
-        report = await self._runner.replan(query.query_id, decision.plan, decision.why, forecast)
+        # Over a link that is cut nothing goes on that a switch could wait for.
+        at_once = decision.before == inf
+        report = await self._runner.replan(query.query_id, decision.plan, decision.why, forecast, at_once=at_once)
         if report.state is SwitchState.GIVEN_UP:
             query.outlook = report.reason
+
+
+def _tell(query: IssuedQuery, error: BaseException) -> None:
+    """What goes wrong with one query, maybe by what a site said of it, must not keep others from being looked at."""
+    log.error("query %s is not looked at for a better plan this time", query.query_id, exc_info=error)
+
+
+def _disappoints(watched: _Watched, measured: Measured | None) -> bool:
+    """Whether a plan sends more than was expected when the query went over to it."""
+    if measured is None or watched.promised is None:
+        return False
+    return sum(measured.sent.values()) > _DISAPPOINTING * watched.promised
+
+
+def _remember(known: dict[Plan, float], plan: Plan, ratio: float) -> None:
+    """What was measured last counts, and of few plans."""
+    known.pop(plan, None)
+    known[plan] = ratio
+    if len(known) > _KNOWN_MAX:
+        del known[next(iter(known))]
 
 
 def _differs(before: _Seen, now: _Seen) -> bool:

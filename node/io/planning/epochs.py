@@ -20,6 +20,11 @@ from planner.search.replanning import Measured, Way
 #: Of what a query sends so much may be spent on looking at it.
 COUNTS_SHARE = 0.02
 SURVEY_SHARE = 0.05
+#: So many surveys may be saved up. Without a reason one is made only if another is left over for when there is one.
+_SAVED_SURVEYS = 3
+_SPENT_SURVEYS = 2
+#: What a query sends, or shipping everything would, has changed if it is so many times as much or as little.
+_CHANGED_FACTOR = 1.5
 #: About what a question and its answer take with each site: of counts; and of a profile its own part, and of each
 #: column and key of a sketch.
 _COUNTS_BYTES = 150.0
@@ -29,12 +34,17 @@ _KEYS_MAX = 512
 #: What is urgent may take so many surveys more than were earned.
 _DEBT_SURVEYS = 3
 _SKIPPED_EPOCHS_MAX = 60
-#: An epoch takes at least so long by the clock, and this often a query is looked at of which nothing is done.
+#: An epoch takes at least so long by the clock; and a query of which nothing is done is looked at after an epoch that
+#: is at least as long as this, then less and less often.
 EPOCH_S_MIN = 1.0
-STILL_S = 10.0
+STILL_S_MIN = 2.0
 _STILL_S_MAX = 600.0
 #: How fast event time went in the last epochs: what a link cannot carry holds it up.
 _PACES = 6
+#: An epoch that takes so many times as long as it should is over; and a query that is further behind its streams than
+#: when they were measured last, by such a share of an epoch, does not keep up.
+_LAGS = 1.2
+_BEHIND_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,15 @@ class Look:
     def is_near_end(self) -> bool:
         """Whether some stream has ended: what comes now is no measure of anything."""
         return TICK_END in self.frontiers.values()
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What was sent in a second, what shipping everything would have, and by how many ticks it was behind."""
+
+    sent: float
+    ship_all: float
+    behind: int
 
 
 def look_of(found: ReportStatistics, tick: int, at_s: float) -> Look:
@@ -89,17 +108,26 @@ class Epochs:
         #: Where it was when it was last asked about, and since when; and how many epochs are left out.
         self._tick = TICK_MIN
         self._moved_s = 0.0
-        self._still_s = STILL_S
+        self._stills = 0
         self._skipped = 0
+        #: The next look is after half an epoch.
+        self._is_half = False
         self._remote = len({ref.stream.site for ref in query.streams} - {home})
         self._credit = 0.0
+        #: How it was when streams were measured last, or it was first looked at; and now.
+        self._surveyed: _State | None = None
+        self._state: _State | None = None
         self._survey = self._remote * (_PROFILE_BYTES + _KEY_BYTES * _KEYS_MAX / 2)
         self._paces: deque[float] = deque(maxlen=_PACES)
 
-    @property
-    def past_us(self) -> int:
-        """How much of the past streams are measured by: an epoch, and all that is in the windows."""
-        return round(max(self._ticks, self._window) * self._tau_s * 1e6)
+    def past_us(self, *, lately: bool) -> int:
+        """How much of the past streams are measured by: the tuples of an epoch, and all that they see.
+
+        Of what came before the epoch only windows are looked at, so a decision is by what is found in the epoch. If
+        something has changed in the last one, what was found ``lately`` is more like what will be: in its second half.
+        """
+        ticks = self._ticks / 2 if lately else self._ticks
+        return round((ticks + self._window) * self._tau_s * 1e6)
 
     @property
     def pace(self) -> float:
@@ -113,8 +141,18 @@ class Epochs:
 
     def rest(self, tick: int, epochs: int = 1) -> None:
         """What was measured before says nothing any more, and what is measured soon says little."""
-        self._last, self._credit = None, min(self._credit, self._survey)
+        self._last = self._surveyed = self._state = None
+        self._credit = min(self._credit, self._survey)
         self._rest = max(tick, self._tick) + max(epochs * self._ticks, self._window)
+
+    def begin_plan(self, tick: int) -> None:
+        """Another plan runs: when windows are its own, half an epoch says whether it is as expected."""
+        self.rest(tick, 0)
+        self.look_soon()
+
+    def look_soon(self) -> None:
+        """The epoch that has just begun is half as long."""
+        self._is_half = True
 
     def is_due(self, tick: int, now_s: float) -> bool:
         """Whether to look; ``tick`` is where the slowest head is done."""
@@ -124,22 +162,40 @@ class Epochs:
             self._tick, self._moved_s = tick, now_s
             self.rest(tick, 0)
         if tick != self._tick:
-            self._tick, self._moved_s, self._still_s = tick, now_s, STILL_S
-        elif now_s - self._moved_s >= self._still_s:
+            self._tick, self._moved_s, self._stills = tick, now_s, 0
+        elif now_s - self._moved_s >= min(max(STILL_S_MIN, self.length_s) * 2**self._stills, _STILL_S_MAX):
             # Something may be in its way.
             self._moved_s = now_s
-            self._still_s = min(2 * self._still_s, _STILL_S_MAX)
+            self._stills += 1
             return True
         if self._rest is not None and tick < self._rest:
             return False
         if self._last is None:
             return True
-        epochs = 1 + self._skipped
-        return tick >= self._last.tick + epochs * self._ticks and now_s >= self._last.at_s + EPOCH_S_MIN
+        epochs, took_s = 0.5 if self._is_half else 1.0 + self._skipped, now_s - self._last.at_s
+        if took_s < EPOCH_S_MIN or tick == self._last.tick:
+            return False
+        # What is done may lag behind its streams, if a link does not carry what is sent.
+        return tick >= self._last.tick + epochs * self._ticks or took_s >= _LAGS * epochs * self.length_s
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether what is sent, or would be, is not what it was when streams were measured last, or it lags since."""
+        if self._surveyed is None or self._state is None:
+            return False
+        before, now = self._surveyed, self._state
+        return self.lags or _differs(before.sent, now.sent) or _differs(before.ship_all, now.ship_all)
+
+    @property
+    def lags(self) -> bool:
+        """Whether it is further behind its streams than it was then."""
+        if self._surveyed is None or self._state is None:
+            return False
+        return self._state.behind > self._surveyed.behind + _BEHIND_SHARE * self._ticks
 
     def may_survey(self, *, urgent: bool) -> bool:
         """Whether streams may be measured now; something urgent may run into debt."""
-        return self._credit >= (-_DEBT_SURVEYS if urgent else 1) * self._survey
+        return self._credit >= (-_DEBT_SURVEYS if urgent else _SPENT_SURVEYS) * self._survey
 
     def is_late(self, now_s: float) -> bool:
         """Whether it was not looked at for some time, so that a change that is noticed may be a reason to."""
@@ -156,17 +212,25 @@ class Epochs:
         if min([0, *sent.values(), *ship_all.values()]) < 0:
             # A site was restarted.
             return None
-        self._paces.append(seconds / max(1e-3, look.at_s - last.at_s))
+        if look.tick - last.tick >= self._ticks:
+            # One that was looked at early, as something was in its way, says nothing of how fast time goes without.
+            self._paces.append(seconds / max(1e-3, look.at_s - last.at_s))
         total = sum(sent.values())
-        self._credit = min(self._credit + SURVEY_SHARE * total, 2 * self._survey)
+        self._credit = min(self._credit + SURVEY_SHARE * total, _SAVED_SURVEYS * self._survey)
         epochs = max(1.0, (look.tick - last.tick) / self._ticks)
         counts_bytes = self._remote * _COUNTS_BYTES
         self._skipped = min(_SKIPPED_EPOCHS_MAX, ceil(counts_bytes / (COUNTS_SHARE * max(1.0, total / epochs))) - 1)
-        return Measured(
-            {way: size / seconds for way, size in sent.items()},
+        # While it falls behind more is sealed, and so sent, than is done.
+        sealed_s = min((self._sealed_s(alias, last, look) for alias in look.frontiers), default=seconds)
+        measured = Measured(
+            {way: size / max(seconds, sealed_s) for way, size in sent.items()},
             {alias: size / self._sealed_s(alias, last, look) for alias, size in ship_all.items()},
             self.pace,
         )
+        behind = max([0, *(frontier - look.tick for frontier in look.frontiers.values())])
+        self._state = _State(sum(measured.sent.values()), sum(measured.ship_all.values()), behind)
+        self._surveyed, self._is_half = self._surveyed or self._state, False
+        return measured
 
     def _sealed_s(self, alias: str, last: Look, look: Look) -> float:
         """How much of a stream was sealed between two looks: more or less than was done."""
@@ -177,3 +241,8 @@ class Epochs:
         """Streams were measured."""
         self._survey = survey_bytes(found, self._query, self._home)
         self._credit -= self._survey
+        self._surveyed = self._state
+
+
+def _differs(before: float, now: float) -> bool:
+    return not 1 / _CHANGED_FACTOR < (now + 1) / (before + 1) < _CHANGED_FACTOR

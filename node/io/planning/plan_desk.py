@@ -17,6 +17,7 @@ from node.io.results.issued_query import IssuedQuery
 from node.io.runner import Runner
 from node.rpc import control_pb2 as pb
 from planner.cost.estimates import PlanEstimate
+from planner.estimate.derived import TIMES_STORED
 from planner.estimate.statistics import LinkStats, Statistics
 from planner.model.copies import RunningCopy, copy_of
 from planner.model.durations import duration_text
@@ -24,7 +25,7 @@ from planner.model.errors import PlanError
 from planner.model.plan_file import read_plan
 from planner.model.plans import forced_plan, parse_algorithm, parse_policy, ship_all_plan
 from planner.model.query import JoinQuery, Plan, Policy, PolicyName
-from planner.search.choice import Choice, Costs, Model, Options, Search, choose
+from planner.search.choice import Choice, Model, Options, Search, choose, estimate_plan
 from planner.sql.parser import parse_query
 
 AUTO, SHIP_ALL = "auto", "ship-all"
@@ -84,6 +85,7 @@ class PlanDesk:
         if lacking:
             instead = "without that, the plan is not chosen by cost: everything is shipped to the query's home"
             return Planned(ship_all_plan(query, sink, policy), None, declared, (*lacking, instead))
+        options = replace(options, storage_bytes=self._config.planner.storage_bytes)
         choice = await self.search(choose, query, sink, statistics, options, policy)
         return Planned(choice.plan, choice, declared)
 
@@ -95,24 +97,24 @@ class PlanDesk:
         query = plan.asked
         options = _options(request, query)
         given = await self._read(_given_plan, request, query, plan.sink, plan.policy)
-        if given is not None and (plan.kept or given.kept):
-            return Planned(given), None
         statistics, declared, lacking = await self._measured(query, plan)
         if lacking:
             if given is None:
                 raise PlanError(f"a plan that is chosen by cost requires what its streams are like; got {lacking[0]}")
             return Planned(given, None, declared, lacking), None
-        # What a plan that keeps joins costs is not estimated.
-        before = None if plan.kept else await self.search(_choice_of, plan, statistics, options)
+        before = await self.search(_choice_of, plan, statistics, self._with_room(plan, options))
         if given is None:
             after = await self.search(choose, query, plan.sink, statistics, options, plan.policy)
         else:
-            after = await self.search(_choice_of, given, statistics, options)
-        return Planned(after.plan, after, declared), None if before is None else before.estimate
+            after = await self.search(_choice_of, given, statistics, self._with_room(given, options))
+        return Planned(after.plan, after, declared), before.estimate
 
     def is_adaptive(self, request: pb.IssueRequest, planned: Planned) -> bool:
-        """Whether a query may go over to a better plan by itself: if nothing is said, one that was chosen by cost."""
-        if planned.plan.policy.name is PolicyName.DELTA:
+        """Whether a query may go over to a better plan by itself: if nothing is said, one that was chosen by cost.
+
+        One that keeps joins stays as it is while the query runs.
+        """
+        if planned.plan.policy.name is PolicyName.DELTA or planned.plan.kept:
             return False
         if request.HasField("adaptive"):
             return request.adaptive
@@ -124,7 +126,8 @@ class PlanDesk:
         if query.state.ended:
             return ""
         if not query.adaptive:
-            return "no, this plan stays"
+            kept = query.planned is not None and query.planned.plan.kept
+            return "no, a plan that keeps joins changes by hand alone" if kept else "no, this plan stays"
         ticks = self._config.planner.epoch(self._config.tau_ms)
         looks = f"a better plan is looked for every {duration_text(1000 * ticks * self._config.tau_ms)}"
         return f"{looks}; last: {query.outlook}" if query.outlook else looks
@@ -150,19 +153,23 @@ class PlanDesk:
         return statistics, declared, tuple(lacking)
 
     async def estimated(self, plan: Plan, options: Options, *, runs: bool = False) -> Planned:
-        """What a given plan, by which a query ``runs``, should cost; of one that keeps joins that is not known."""
-        if plan.kept:
-            return Planned(plan, None, (), ("what a plan that keeps joins costs is not estimated",))
-        statistics, declared, lacking = await self._measured(plan.query, plan if runs else None)
+        """What a given plan, by which a query ``runs``, should cost."""
+        statistics, declared, lacking = await self._measured(plan.asked, plan if runs else None)
         if lacking:
             return Planned(plan, None, declared, lacking)
-        choice = await self.search(_choice_of, plan, statistics, options)
+        choice = await self.search(_choice_of, plan, statistics, self._with_room(plan, options))
         return Planned(plan, choice, declared)
+
+    def _with_room(self, plan: Plan, options: Options) -> Options:
+        """The options, with as much room as sites have for what a plan keeps."""
+        return replace(options, storage_bytes=self._config.planner.storage_bytes if plan.kept else 0)
 
     def _statistics(self, query: JoinQuery, found: ReportStatistics) -> tuple[Statistics, tuple[str, ...]]:
         """What the sites said, with what was declared of links; and the names of all that was declared."""
         links = links_with_declared(_links(found), self._config.links)
-        statistics = Statistics(1000 * self._config.tau_ms, found.profiles, links, found.copies)
+        stored = {site: float(TIMES_STORED * nbytes) for site, nbytes in found.kept_bytes.items()}
+        tau_us = 1000 * self._config.tau_ms
+        statistics = Statistics(tau_us, found.profiles, links, found.copies, stored=stored)
         return statistics, (*self._declared_streams(query), *self._declared_links(query))
 
     def _declared_streams(self, query: JoinQuery) -> list[str]:
@@ -225,14 +232,17 @@ def _given_plan(request: pb.IssueRequest, query: JoinQuery, sink: str, policy: P
 
 
 def _choice_of(plan: Plan, statistics: Statistics, options: Options) -> Choice:
-    costs = Costs(plan.query, plan.sink, statistics, options, plan.policy)
-    ship_all = costs.estimate(ship_all_plan(plan.query, plan.sink, plan.policy))
-    return Choice(plan, costs.estimate(plan), ship_all, options, statistics)
+    ship_all = estimate_plan(ship_all_plan(plan.asked, plan.sink, plan.policy), statistics, options)
+    return Choice(plan, estimate_plan(plan, statistics, options), ship_all, options, statistics)
 
 
 def _copies_of(plan: Plan) -> tuple[RunningCopy, ...]:
-    """Those that a plan needs."""
-    return tuple(copy_of(plan.query, need.kind, need.alias, need.keys, need.holder) for need in shape_of(plan).needs)
+    """Those that a plan needs, or one that makes a join that it keeps."""
+    return tuple(
+        copy_of(part.query, need.kind, need.alias, need.keys, need.holder)
+        for part in (*plan.inners, plan)
+        for need in shape_of(part).needs
+    )
 
 
 def _links(found: ReportStatistics) -> dict[tuple[str, str], LinkStats]:

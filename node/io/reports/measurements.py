@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from node.core.links.causes import Purpose
+from node.core.queries.query_id import kept_join_of, query_of
 from node.core.queries.shape import CopyNeed, Shape, needs, shape_of
 from node.io.reports.switch_report import run_of
 from node.rpc import control_pb2 as pb
@@ -21,8 +22,28 @@ _WALKS_KINDS = (Kind.KEYS, Kind.TUPLES)
 
 
 def measured_of(plan: Plan, query_id: str, statuses: Iterable[pb.StatusReply]) -> Measured:
-    """The figures of one run of a query by this plan; a site that did not answer is simply missing."""
+    """The figures of one run of a query by this plan; a site that did not answer is simply missing.
+
+    Those of the joins that it keeps are among them: no two parts have a head, or a copy, in common.
+    """
     statuses = list(statuses)
+    found = _measured(plan, query_id, statuses)
+    for join, inner in zip(plan.keeps, plan.inners, strict=True):
+        made = _measured(inner, kept_join_of(query_of(query_id), join.name, join.site), statuses)
+        found = Measured(
+            max(found.seconds, made.seconds),
+            {**made.steps, **found.steps},
+            {**made.results, **found.results},
+            {**made.copies, **found.copies},
+            (*made.control, *found.control),
+            # Sites meter what would go to where a join is kept, not to the home of the query.
+            None,
+        )
+    return found
+
+
+def _measured(plan: Plan, query_id: str, statuses: list[pb.StatusReply]) -> Measured:
+    """Of one part of a plan."""
     shape = shape_of(plan)
     rows = _rows(query_id, statuses)
     steps: dict[tuple[str, int], list[Sent]] = {(step.head, step.number): [] for step in shape.all_steps}

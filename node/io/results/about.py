@@ -37,15 +37,16 @@ class About:
 
 
 def about_plan(plan: Plan) -> About:
-    """Of a query that is issued with this plan."""
+    """Of a query that is issued with this plan; what makes the joins that it keeps belongs to it."""
+    parts = (*plan.inners, plan)
     return About(
         text=plan.query.text,
         schema=plan.query.output_schema().serialize().to_pybytes(),
         plan_text=describe(plan),
         plan_brief=brief(plan),
-        streams=tuple(dict.fromkeys(ref.stream.name for ref in plan.query.streams)),
-        sites=tuple(plan.sites),
-        links=tuple("-".join(pair) for pair in links_of(plan)),
+        streams=tuple(dict.fromkeys(ref.stream.name for ref in plan.asked.streams)),
+        sites=tuple(sorted({site for part in parts for site in part.sites})),
+        links=tuple("-".join(pair) for pair in sorted({pair for part in parts for pair in links_of(part)})),
     )
 
 

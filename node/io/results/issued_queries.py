@@ -171,11 +171,11 @@ class Queries:
             raise StorageError(f"{where} required what query {query_id} is; got {first.get('query')!r}")
         query = self._made(query_id, about_facts(first["about"]), journal, keep=first["keep"])
         query.run = first["run"]
-        # Versions before this one did not say so.
-        query.adaptive = first.get("adaptive", False)
         for facts in noted:
             if "reader" in facts:
                 query.readers[facts["reader"]] = noted_reader(facts)
+            elif "adaptive" in facts:
+                query.adaptive = facts["adaptive"]
             elif "switch" in facts:
                 query.switches.take_noted(noted_change(facts))
         query.is_mixed = query.switches.has_switched

@@ -127,6 +127,13 @@ class IssuedQuery:
 
     # -- plans --------------------------------------------------------------------------------
 
+    def may_adapt(self, adaptive: bool) -> None:
+        """Whether it may go over to a better plan by itself, after a start of the site too."""
+        if adaptive != self.adaptive:
+            self.adaptive = adaptive
+            # On a full disk it is so until the next start. No row depends on it.
+            self.note(lambda _: None, {"adaptive": adaptive})
+
     def runs_by(self, planned: Planned) -> None:
         """From now on it runs by this plan."""
         self.planned, self.others = planned, None

@@ -55,9 +55,10 @@ def test_streams_of_the_version_before_go_on(tmp_path: Path) -> None:
     check_logs(tmp_path)
 
 
-def test_queries_and_readers_of_this_version_go_on(tmp_path: Path) -> None:
-    """Later releases read it too: then this is the version before theirs."""
-    config = unpacked(tmp_path, 3)
+@pytest.mark.parametrize("version", [3, 4])
+def test_queries_and_readers_of_the_version_before_and_of_this_one_go_on(tmp_path: Path, version: int) -> None:
+    """The next release reads this one too: then it is the version before."""
+    config = unpacked(tmp_path, version)
     query_id = (tmp_path / "query.txt").read_text().strip()
     taken = pa.csv.read_csv(io.BytesIO((tmp_path / "taken.csv").read_bytes()))
     assert 0 < taken.num_rows < JOIN.expected().num_rows
@@ -100,19 +101,19 @@ def test_a_damaged_log_is_refused_until_the_loss_is_accepted(tmp_path: Path, nee
 
 
 def test_a_version_that_is_not_known_is_refused_and_no_byte_is_changed(tmp_path: Path) -> None:
-    config = unpacked(tmp_path, 3)
+    config = unpacked(tmp_path, 4)
     with closing(sqlite3.connect(tmp_path / "state" / "alpha" / "site.db")) as later:
         later.execute("PRAGMA user_version = 9")
-    narrows("node", "--config", config, "--site", "alpha").failed(1, "state of version 2 or 3; got version 9")
+    narrows("node", "--config", config, "--site", "alpha").failed(1, "state of version 2 or 3 or 4; got version 9")
     before = content(tmp_path / "state")
-    narrows("node", "--config", config, "--site", "alpha").failed(1, "state of version 2 or 3; got version 9")
+    narrows("node", "--config", config, "--site", "alpha").failed(1, "state of version 2 or 3 or 4; got version 9")
     lock = "alpha/daemon.lock"
     after = content(tmp_path / "state")
     assert before.pop(lock) != after.pop(lock), "who looked at it last is in the lock"
     assert after == before
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_nothing_that_is_kept_knows_where_it_is(version: int) -> None:
     """Else a site could not be moved to another folder, or another machine."""
     with tarfile.open(FIXTURES / f"version-{version}.tar.gz") as packed:
@@ -125,7 +126,8 @@ def test_nothing_that_is_kept_knows_where_it_is(version: int) -> None:
             assert (entry.uname, entry.uid) == ("", 0)
 
 
-def test_the_recordings_of_the_fixtures_are_those_of_the_test(tmp_path: Path) -> None:
-    unpacked(tmp_path, 3)
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_the_recordings_of_the_fixtures_are_those_of_the_test(tmp_path: Path, version: int) -> None:
+    unpacked(tmp_path, version)
     for one in JOIN.streams:
         assert pq.read_table(tmp_path / f"{one.name}.parquet").equals(one.table)

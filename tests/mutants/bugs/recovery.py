@@ -24,7 +24,7 @@ TESTS = {
     "Lagging": "test_lagging",
     "QueryRun": "test_recovery test_lagging test_sharing_again",
     "Issuer": "test_recovery test_beginning test_lagging test_sharing_again",
-    "HomeQuery": "test_recovery test_beginning test_lagging",
+    "HomeQuery": "test_recovery test_beginning test_looking_back test_lagging",
     "HeadCursor": "test_head_cursor test_recovery",
     "CatchUp": "test_head_cursor test_recovery",
     "Barrier": "test_barrier",

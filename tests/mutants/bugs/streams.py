@@ -24,7 +24,7 @@ MUTANTS = (
     bug(
         "a query from the start begins with what is retained",
         "StreamState.begin_of",
-        value("_whole_from", "_o.earliest", at=0),
+        value("whole_from", "_o.earliest", at=0),
     ),
     bug("a time before the log is begun with", "StreamState.begin_of", value("max()", "_1")),
     bug("a time that is to come is not waited for", "StreamState.begin_of", value("wanted_tick()", "min(self.fed, _)")),

@@ -179,7 +179,7 @@ class CopyJudge:
             case FullHolder():
                 self._check_full(copy, engine)
             case KeysHolder():
-                self._check_keys(copy, copy.table, self._view(copy).between(copy.kept_from, copy.frontier))
+                self._check_keys(copy, copy.table, self._alive(copy))
             case MixedHolder():
                 self._check_mixed(copy, engine)
             case ReducedHolder():
@@ -257,6 +257,13 @@ class CopyJudge:
                 times = [int(copy.table.times_of(np.array([at]))[0]) for at in position]
                 yield (*times, *row[: len(lease.columns)])
 
+    def _first_alive(self, copy: KeysHolder | MixedHolder) -> int:
+        """The number in its view of the first tuple whose key it has."""
+        return copy.kept_from if copy.spec.axis is ROWS_AXIS else self._view(copy).rank(copy.kept_from)
+
+    def _alive(self, copy: KeysHolder | MixedHolder) -> list[ViewTuple]:
+        return self._view(copy).between(self._first_alive(copy), copy.frontier)
+
     def _check_keys(self, copy: HeldCopy, table: KeyTable, live: list[ViewTuple]) -> None:
         required = {item.key(copy.spec.keys) for item in live} - {None}
         held = _rows(table.keys(table.live_slots()))
@@ -266,8 +273,7 @@ class CopyJudge:
     def _check_mixed(self, copy: MixedHolder, engine: Engine) -> None:
         view, spec = self._view(copy), copy.spec
         by_number = spec.axis is ROWS_AXIS
-        first = copy.kept_from if by_number else view.rank(copy.kept_from)
-        live = view.between(first, copy.frontier)
+        first, live = self._first_alive(copy), self._alive(copy)
         self._check_keys(copy, copy.table, live)
         if by_number:
             _check_times(copy.name, copy._ordinals, view, copy.frontier)

@@ -29,8 +29,10 @@ class Durability:
         #: By site and query the done frontiers, and by site and peer the life, that a crash leaves.
         self._done: dict[tuple[str, str], dict[str, int]] = {}
         self._met: dict[tuple[str, str], int] = {}
-        #: By site and query, the tick from which on it sees tuples: it is done so far where nothing else is said.
+        #: By site and query, the tick with which its rows begin: it is done so far where nothing else is said; and by
+        #: alias, from where on it sees its streams.
         self._first: dict[tuple[str, str], int] = {}
+        self._begins: dict[tuple[str, str], dict[str, int]] = {}
         #: The same of the plan by which it goes on, if that has other heads than the one before, which did the rest.
         self._walks_from: dict[tuple[str, str], int] = {}
         #: By site and query, how it ended, as home knew for good.
@@ -38,8 +40,12 @@ class Durability:
         self.checks = 0
 
     def first_tick(self, site: str, query_id: str) -> int | None:
-        """From which tick on a query sees tuples, as its home would know after a crash, or knew before it forgot it."""
+        """With which tick a query's rows begin, as its home would know after a crash, or knew before it forgot it."""
         return self._first.get((site, query_id))
+
+    def begins(self, site: str, query_id: str) -> dict[str, int]:
+        """From where on it sees its streams, where that is not its first tick."""
+        return self._begins.get((site, query_id), {})
 
     def end_of(self, site: str, query_id: str) -> tuple[QueryState, str] | None:
         """How a query ended, as its home would know after a crash, or knew before it forgot it; None if it did not."""
@@ -95,6 +101,7 @@ class Durability:
                     late = home.prepare.resumed
                     first = home.first_tick if late is None else min(tick for _, tick in late.done)
                     self._first[site, change.key] = first
+                    self._begins[site, change.key] = dict(home.begins)
                 self._walks_from.pop((site, change.key), None)
                 if home.walks_from is not None:
                     self._walks_from[site, change.key] = home.walks_from

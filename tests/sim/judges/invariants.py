@@ -311,7 +311,7 @@ class Invariants:
         view = self._views.of(spec.stream, spec.filter, TICK_MIN if is_asked else self._copies.begun(copy))
         if isinstance(copy, FullHolder):
             return copy.table.kept_from if copy.table.keys else 0, copy.leases, view
-        if isinstance(copy, ReducedHolder | MixedHolder) and spec.axis is not ROWS_AXIS:
+        if spec.axis is not ROWS_AXIS:
             return view.rank(copy.kept_from), copy.leases, view
         return copy.kept_from, copy.leases, view
 
@@ -526,8 +526,9 @@ class Invariants:
         done = dict(home.kept_done)
         reach = reach_of(home.plan.query, alias, self._tau_ms)
         view = self._views.of(reach.stream)
-        first_tick = max(home.first_tick, self._late.get((home.query_id, alias), TICK_MIN))
-        number = self._needed_from(reach, first_tick, _others(alias, done), view)
+        begin = dict(home.begins).get(alias, home.first_tick)
+        begin = max(begin, self._late.get((home.query_id, alias), TICK_MIN))
+        number = self._needed_from(reach, begin, _others(alias, done), view)
         if number is None or number >= len(view.tuples):
             return done[alias]
         return min(done[alias], view.tuples[number].tick)

@@ -1,5 +1,7 @@
 """Where the queries of a scenario are asked to begin: at the start, now, or at an event time, past or to come.
 
+Of those that say nothing some look back.
+
 Drawn after all else, and by numbers of its own, so that a seed means what it meant.
 """
 
@@ -8,11 +10,12 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from planner.model.beginning import DEFAULT_BEGINNING, BeginAt, Beginning
+from planner.model.beginning import AT_ONCE, DEFAULT_BEGINNING, BeginAt, Beginning
 from tests.sim.scenarios.scenario import Scenario, StreamData
 
-#: How many of a hundred scenarios have queries that say where they begin.
+#: How many of a hundred scenarios have queries that say where they begin, and that look back.
 _PERCENT = 40
+_LOOK_BACK_PERCENT = 50
 
 
 def with_beginnings(scenario: Scenario) -> Scenario:
@@ -39,3 +42,15 @@ def _beginning(rng: random.Random, streams: list[StreamData], tau_ms: int) -> Be
             times = [ts // (1000 if data.unit == "us" else 1) for ts in data.ts if ts is not None] or [0]
             return Beginning(BeginAt.TIME, rng.choice(times) + rng.randint(-2 * tau_ms, 2 * tau_ms))
     return DEFAULT_BEGINNING
+
+
+def with_look_backs(scenario: Scenario) -> Scenario:
+    """The scenario; in some, queries that do not say where they begin have what their windows show then."""
+    rng = random.Random(f"look back {scenario.seed}")
+    if rng.randrange(100) >= _LOOK_BACK_PERCENT:
+        return scenario
+    queries = tuple(
+        replace(query, beginning=AT_ONCE) if query.beginning == DEFAULT_BEGINNING and rng.random() < 0.8 else query
+        for query in scenario.queries
+    )
+    return replace(scenario, queries=queries)

@@ -53,6 +53,8 @@ class Replan:
     ways: tuple[Way, ...]
     #: Joins that it keeps; ``ways`` are then those of the query that reads them.
     kept: tuple[Kept, ...] = ()
+    #: As if nothing went on by the plan before.
+    at_once: bool = False
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ def _with_replans(rng: random.Random, scenario: Scenario, query: QuerySpec) -> Q
     reads = sum(len(data.ts) for data in scenario.streams) * 2 // (1 + scenario.chunk_rows_max) + 1
     first = query.after_reads
     times = sorted(first + rng.randint(0, reads) for _ in range(rng.choice([1, 1, 2, 4])))
-    return replace(query, replans=tuple(Replan(time, _ways(rng, scenario, query)) for time in times))
+    replans = [Replan(time, _ways(rng, scenario, query)) for time in times]
+    hurried = random.Random(f"at once {scenario.seed} {query.after_reads} {times}")
+    return replace(query, replans=tuple(replace(each, at_once=hurried.random() < 0.15) for each in replans))
 
 
 def _ways(rng: random.Random, scenario: Scenario, query: QuerySpec) -> tuple[Way, ...]:

@@ -319,6 +319,23 @@ def test_stats_add_up_what_shipping_everything_would_have_cost_by_all_plans_of_t
     assert stats(ash=reply)["ship_all_bytes"] == {"o": 34, "p": 5}
 
 
+def test_stats_of_a_query_that_keeps_a_join_have_what_makes_it(tmp_path: Path) -> None:
+    plan = json.dumps({"kept": [{"name": "o_p", "aliases": ["o", "p"], "site": "bow", "sequences": []}]})
+    inner = "ash-1.o_p@bow"
+    views = [("ash-1", "s", 30), ("ash-1", "o_p", 4), (inner, "o", 5), ("ash-2.o_p@bow", "p", 100)]
+    reply = pb.StatusReply(
+        streams=[pb.StreamStatus(name="orders", rows=10), pb.StreamStatus(name="ash-1.o_p", rows=1_000)],
+        views=[pb.ViewStatus(query_id=query, alias=alias, ship_all_bytes=size) for query, alias, size in views],
+        steps=[pb.StepStatus(query_id=inner, head="o", step=0, rows=7, walks=1)],
+        traffic=[pb.TrafficStatus(query_id=inner, purpose="step", name="o", peer="bow", kind="keys", bytes=50)],
+    )
+    found = run_stats(plan, pb.QueryInfo(query_id="ash-1", state="completed"), 0, 1.0, {"ash": reply})
+    assert found["ship_all_bytes"] == {"s": 30, "o": 5}, "nobody would ship what is made of streams that are shipped"
+    assert found["steps"] == [{"head": "o", "step": 0, "rows": 7, "walks": 1}]
+    assert [sent["bytes"] for sent in found["sent"]] == [50]
+    assert found["tuples_per_second"] == 10.0
+
+
 def test_stats_hold_the_copies_of_this_query_ended_or_not_also_those_that_another_began(tmp_path: Path) -> None:
     reply = status(tmp_path)
     for copy in reply.copies:
@@ -401,9 +418,9 @@ def test_everything_can_be_shipped_to_the_home(tmp_path: Path) -> None:
 
 def test_stats_say_what_steps_had_and_what_was_sent_for_them(tmp_path: Path) -> None:
     statuses = {"ash": status(tmp_path)}
-    assert step_stats("ash-1", statuses) == [{"head": "o", "step": 1, "rows": 20, "walks": 3}]
-    (sent,) = traffic_stats("ash-1", statuses)
+    assert step_stats(["ash-1"], statuses) == [{"head": "o", "step": 1, "rows": 20, "walks": 3}]
+    (sent,) = traffic_stats(["ash-1"], statuses)
     assert sent["for"] == "step"
     assert (sent["name"], sent["number"], sent["from"], sent["to"]) == ("o", 1, "ash", "bow")
     assert (sent["kind"], sent["messages"], sent["bytes"], sent["framing_bytes"]) == ("tuples", 1, 400, 14.0)
-    assert traffic_stats("ash-2", statuses) == step_stats("ash-2", statuses) == []
+    assert traffic_stats(["ash-2"], statuses) == step_stats(["ash-2"], statuses) == []

@@ -8,10 +8,11 @@ import pytest
 
 from cli.main import main
 from cli.show.completeness import completeness
+from cli.show.tables import begin_time
 from node.core.queries.home.home_query import HomeQuery
 from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.io.reports.complete_from import complete_from
-from planner.model.beginning import DEFAULT_BEGINNING, BeginAt, Beginning
+from planner.model.beginning import AT_ONCE, DEFAULT_BEGINNING, BeginAt, Beginning
 from planner.model.errors import QueryError
 from planner.sql.beginning import parse_beginning
 from tests.unit.sites import QUERY, Cluster
@@ -27,7 +28,7 @@ def at(time_ms: int) -> Beginning:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", DEFAULT_BEGINNING),
+        ("", AT_ONCE),
         ("start", START),
         ("NOW", NOW),
         ("2026-03-01 12:00:00", at(NOON_MS)),
@@ -106,6 +107,50 @@ def test_what_is_said_names_the_streams_that_are_the_reason(
     beginning: Beginning, first_tick: int | None, limited_by: tuple[str, ...], text: str
 ) -> None:
     assert told(beginning, first_tick, *limited_by) == text
+
+
+#: Noon, in ticks of 500 ms. The windows of the query are 30 ms, less than a tick.
+NOON = 2 * NOON_MS // 1000
+
+
+@pytest.mark.parametrize(
+    ("begins", "text"),
+    [
+        (
+            {"a": NOON - 1, "b": TICK_MIN},
+            "rows are complete from 2026-03-01 12:00:00 on (where these streams were, less their retain: l)",
+        ),
+        (
+            {"a": NOON - 1, "b": NOON},
+            "rows come from 2026-03-01 12:00:00 on, and are complete from 2026-03-01 12:00:00.500 on: of r",
+        ),
+        (
+            {},
+            "rows come from 2026-03-01 12:00:00 on, and are complete from 2026-03-01 12:00:00.500 on: of l, r",
+        ),
+    ],
+)
+def test_of_one_that_looks_back_it_is_said_when_its_windows_are_whole(begins: dict[str, int], text: str) -> None:
+    home = HomeQuery("q1", Cluster().plan("cam"), beginning=AT_ONCE)
+    home.first_tick, home.limited_by, home.begins = NOON, ("l",), tuple(begins.items())
+    less = ": there is less than a window of what was before of "
+    assert completeness(complete_from(home, 500)) == text.replace(": of ", less)
+
+
+@pytest.mark.parametrize(("begin", "whole"), [(NOON - 1, True), (TICK_MIN, True), (NOON, False)])
+def test_of_a_count_window_that_is_not_there_nobody_knows_when_it_is_whole(begin: int, whole: bool) -> None:
+    home = HomeQuery("q1", Cluster(window=("rows", 3)).plan("cam"), beginning=AT_ONCE)
+    home.first_tick, home.begins = NOON, (("a", begin), ("b", NOON - 7))
+    said = complete_from(home, 500)
+    assert said.HasField("from_ms") == whole
+    if whole:
+        assert completeness(said) == "rows are complete from 2026-03-01 12:00:00 on"
+    else:
+        assert begin_time(said) == "some time after 2026-03-01 12:00:00"
+        less = "there is less than a window of what was before of l"
+        assert completeness(said) == (
+            f"rows come from 2026-03-01 12:00:00 on, and are complete once windows are full: {less}"
+        )
 
 
 def test_a_query_that_the_core_has_forgotten_says_nothing() -> None:

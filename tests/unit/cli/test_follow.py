@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -75,9 +76,13 @@ class Daemon:
 
 @pytest.fixture(autouse=True)
 def _interruptible() -> Any:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """What ends a command does so as in ``dispatch``."""
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        before[number] = signal.signal(number, lambda which, _: sys.exit(128 + which))
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_ctrl_c_while_rows_are_written_leaves_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,18 +177,45 @@ def test_what_a_daemon_refuses_because_it_is_not_right_has_the_code_that_says_so
     assert said(error_of(refusal, "alpha", "127.0.0.1:1")) == ("no", expected)
 
 
-def test_ctrl_c_counts_when_the_block_is_done() -> None:
-    done = []
+@pytest.mark.parametrize(
+    ("number", "raised"), [("SIGINT", KeyboardInterrupt), ("SIGTERM", SystemExit), ("SIGHUP", SystemExit)]
+)
+def test_what_ends_a_command_counts_when_the_block_is_done(number: str, raised: type[BaseException]) -> None:
+    done, which = [], signal.Signals[number]
+    before = signal.getsignal(which)
 
     def work() -> None:
         with uninterrupted():
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), which)
             done.append(True)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(raised):
         work()
     assert done
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(which) is before
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with uninterrupted():
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_is_stopped_as_the_file_is_opened_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    made = row_formats.row_output
+
+    def stopped(*arguments: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return made(*arguments)
+
+    monkeypatch.setattr("cli.tasks.output.row_output", stopped)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        follow(cast("Client", Daemon()), "q", tmp_path / "rows.parquet", None, lambda *_: None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_thread_may_follow_too(tmp_path: Path) -> None:

@@ -77,6 +77,23 @@ def test_a_cluster_that_nobody_answers_for_is_a_failure(tmp_path: Path, capsys: 
     assert capsys.readouterr().out.count("0 of 1 sites  no answer from a") == 2
 
 
+def test_a_switch_is_seen_with_its_reason_and_both_plans_each_on_its_own_line() -> None:
+    under_way = pb.SwitchStatus(
+        number=7, state="preparing", why="it is cheaper", before="o(SM-D1) " * 30, after="o(SP-S) " * 30, seconds=3.0
+    )
+    found = status(1, 1, 1)
+    found.queries[0].last_switch.CopyFrom(under_way)
+    look = Look(1.0, {"a": found})
+    lines = shown(Change(look, look), width=80).splitlines()
+    at = [line.strip() for line in lines].index("query b-1-1 prepares for another plan; for 3 s")
+    assert lines[at + 1].strip() == "because it is cheaper"
+    assert lines[at + 2].startswith("  from o(SM-D1) o(SM-D1)")
+    assert lines[at + 3].startswith("  to   o(SP-S) o(SP-S)")
+    assert not any("note:" in line for line in lines)
+    (row,) = [line for line in lines if line.startswith("b-1-1 ")]
+    assert "preparing" in row
+
+
 def busy(site: str, times: int) -> pb.StatusReply:
     """A site with large figures."""
     peers = [peer for peer in SITES if peer != site]

@@ -75,7 +75,9 @@ def test_every_key_that_the_code_reads_is_in_the_reference() -> None:
     for node in (node for module in modules for node in ast.walk(module)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             first = node.args[0] if node.args else None
-            if node.func.attr in ("text", "number", "whole", "flag", "texts") and isinstance(first, ast.Constant):
+            if node.func.attr in ("text", "number", "whole", "size", "flag", "texts") and isinstance(
+                first, ast.Constant
+            ):
                 read.add(str(first.value))
     known = {name for _, _, table in (*keys.TABLES, *wan_table.TABLES) for name in table}
     assert read <= known

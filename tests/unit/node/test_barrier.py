@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from node.barrier import Barrier
 from node.codec import cut
-from node.core.effects import QueryState, ReadSource, ReportQuery, StoreRows, TrimLog, WriteRecords
+from node.core.effects import (
+    AppendBatch,
+    OpenLog,
+    QueryState,
+    ReadSource,
+    RemoveLog,
+    ReportQuery,
+    StoreRows,
+    TrimLog,
+    WriteRecords,
+)
 from node.core.records import Delete
+from node.core.streams.sealer import Batch
 from node.core.streams.ticks import Span
 from node.stack import CloseConnection, Output, SendFrame
 from tests.examples import examples
@@ -56,6 +68,18 @@ def test_rows_wait_for_the_record_of_where_their_query_began() -> None:
     assert outside.done == []
     outside.barrier.written(1)
     assert outside.done == [store]
+
+
+def test_the_log_of_a_kept_join_waits_for_records_and_that_of_a_stream_does_not() -> None:
+    """What is in it outlives a crash: without the record of where its join began, that would begin behind it."""
+    batch = Batch(Span(0, 1), pa.RecordBatch.from_pydict({"n": [1]}), np.array([5]), 0)
+    kept: list[Output] = [OpenLog("q-1-1.pairs"), AppendBatch("q-1-1.pairs", batch), RemoveLog("q-1-1.pairs")]
+    own = AppendBatch("l", batch)
+    outside = Outside()
+    outside.barrier.put([record(1), *kept, own])
+    assert outside.done == [own]
+    outside.barrier.written(1)
+    assert outside.done == [own, *kept]
 
 
 def test_without_a_disk_nothing_waits() -> None:

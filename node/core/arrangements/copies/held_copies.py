@@ -229,7 +229,7 @@ def _is_right_again(copy: HeldCopy, wanted: Wanted, lease: Lease, prepared: int)
         return copy.reaches_back_to(lease.first_ts)
     if copy.opened > lease.first_tick:
         return False
-    if isinstance(copy, MixedHolder) and copy.spec.axis is not CopyAxis.ROWS:
+    if copy.spec.axis is not CopyAxis.ROWS:
         return copy.kept_from <= lease.first_ts
     # Which tuples are gone is told by their number alone.
     return copy.kept_from == 0

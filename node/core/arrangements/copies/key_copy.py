@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from node.core.arrangements.copies.copy import (
+    ROWS_AXIS,
     HeldCopy,
     OwnedCopy,
     Post,
@@ -32,7 +33,7 @@ from node.core.keys.keystore import with_room
 from node.core.keys.keytable import KeyTable, distinct
 from node.core.links.messages import Sync
 from node.core.status import CopyStatus
-from node.core.streams.ticks import TICK_END
+from node.core.streams.ticks import TICK_END, TICK_MIN
 from node.core.streams.view import SealedRows
 from planner.model.copies import RunningCopy
 
@@ -98,6 +99,13 @@ class CountedCopy(OwnedCopy):
         return self.counts.forget_before(self.ordinals.first)
 
     @property
+    def before(self) -> int:
+        """What is before this position is gone: a number in the view, or an event time."""
+        if self.spec.axis == ROWS_AXIS:
+            return self.ordinals.first
+        return max(TICK_MIN, self.ordinals.known_from)
+
+    @property
     def is_over(self) -> bool:
         """No batch will come any more that could bring news of what was forgotten."""
         return self.frontier == TICK_END
@@ -122,17 +130,18 @@ class KeysOwner(CountedCopy):
             self._send(b"", dead, post)
 
     def _send(self, born: bytes, dead: I64, post: Post) -> None:
-        post(Sync(self.number, self.frontier, self.ordinals.first, 0, b"", born, encode_ints(dead), b""))
+        post(Sync(self.number, self.frontier, self.before, 0, b"", born, encode_ints(dead), b""))
 
     def status(self, keys: int = 0, nbytes: int = 0) -> CopyStatus:
         return super().status(len(self.counts.table), self.counts.nbytes + self.ordinals.nbytes)
 
 
 class KeysHolder(HeldCopy):
-    """V at the other site. ``kept_from`` counts the view's tuples that are gone."""
+    """V at the other site."""
 
     def __init__(self, number: int, spec: RunningCopy, schema: pa.Schema, tau: int, tick: int) -> None:
         super().__init__(number, spec, tau, tick)
+        self.kept_from = TICK_MIN if spec.axis != ROWS_AXIS else 0
         self._schema = columns_schema(schema, spec.keys)
         self.table = KeyTable(self._schema.types)
 

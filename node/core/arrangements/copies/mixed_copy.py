@@ -116,18 +116,11 @@ class MixedOwner(CountedCopy):
 
         Told even if no key died: tuples of full keys are gone too.
         """
-        before = self._before
+        before = self.before
         if self.is_over:
             dead = self.dead()
-            if len(dead) or self._before > before:
+            if len(dead) or self.before > before:
                 self._send(b"", b"", dead, None, post)
-
-    @property
-    def _before(self) -> int:
-        """What is before this position is gone: a number in the view, or an event time."""
-        if self.spec.axis == ROWS_AXIS:
-            return self.ordinals.first
-        return max(TICK_MIN, self.ordinals.known_from)
 
     def _send(self, times: bytes, born: bytes, dead: I64, full: pa.RecordBatch | None, post: Post) -> None:
         self._sent.clear(dead)
@@ -136,7 +129,7 @@ class MixedOwner(CountedCopy):
         if full is not None and full.num_rows:
             self.tuples += full.num_rows
             tuples = encode_rows(full)
-        post(Sync(self.number, self.frontier, self._before, 0, times, born, encode_ints(dead), tuples))
+        post(Sync(self.number, self.frontier, self.before, 0, times, born, encode_ints(dead), tuples))
 
     def find(self, message: Fetch) -> Sought | None:
         """What the engine is to find for a holder that wants all tuples of some keys; None if there is nothing.

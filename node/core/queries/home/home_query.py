@@ -4,6 +4,10 @@ Installation has two phases. Every site prepares, or refuses; when all are ready
 the ticks that they name, so every site can serve it from that tick on: the one that was asked for, or the first that
 all streams still have. If one refuses, none starts.
 
+Of a query that looks back sites are asked twice: when home knows with which tick its rows begin, each says from where
+on it has what the windows show then. That is how a query goes on which ran before, so it begins like one: its tables,
+copies and heads are made, or shared, in the same way.
+
 A site that loses what it knew of a query (a crash, a link's session) is no reason to end it: home begins another
 **generation**, with the same two phases. It goes on from what is done, whatever the one before had under way; what that
 one stored beyond is left out. When a query ends is decided by ``issuer`` and ``home_ends``.
@@ -37,7 +41,7 @@ from node.core.streams.derived import DerivedStream
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span, tick_text
 from planner.model.beginning import DEFAULT_BEGINNING, Beginning
 from planner.model.kept import owner_of
-from planner.model.query import Plan
+from planner.model.query import Plan, PolicyName
 
 _NOTHING_TO_JOIN = (
     "a stream of the query had ended before it began, so there is nothing to join "
@@ -67,9 +71,13 @@ class HomeQuery:
         self.sink: Sink | None = None
         #: For each site, how many moves of the done frontiers it was not told of.
         self.untold = {site: HeldNews() for site in plan.sites}
+        #: Its rows begin with this tick; it sees its streams from there on, or from where ``begins`` says.
         self.first_tick: int | None = None
+        self.begins: Ticks = ()
         #: The streams because of which that is no earlier.
         self.limited_by: tuple[str, ...] = ()
+        #: Its sites are asked how far back its streams are there: it begins with this tick or later, with this origin.
+        self._looks_back: tuple[int, int | None] | None = None
         #: The done frontiers as home will know them after a crash.
         self.kept_done: Ticks = ()
         #: How many moves of the done frontiers it would not know of.
@@ -108,7 +116,7 @@ class HomeQuery:
         """One of an earlier life: what was kept of it, what of it is done, and the walks whose rows are stored."""
         home = cls(record.query_id, plan, beginning=record.prepare.beginning)
         home.state, home.reason, home.first_tick = record.state, record.reason, record.first_tick
-        home.limited_by = record.limited_by
+        home.limited_by, home.begins = record.limited_by, record.begins
         home.late, home._walks_from = record.prepare.resumed, record.walks_from
         if record.first_tick is not None:
             first = record.first_tick if record.walks_from is None else record.walks_from
@@ -132,6 +140,7 @@ class HomeQuery:
     def begins_late(self, stream: DerivedStream, late: Resumption) -> None:
         """It is a join that is kept for a query that runs already: it has what that can see from some tick on."""
         self.late, self.first_tick, self._is_held = late, late.first_tick, True
+        self.begins = late.begins
         self.kept_as(stream)
         self.begun()
 
@@ -247,7 +256,7 @@ class HomeQuery:
     def record(self) -> HomeRecord:
         """What home must know of it after a crash."""
         question = replace(self._question(), resumed=self.late)
-        begun = self.first_tick, self.limited_by, self._walks_from
+        begun = self.first_tick, self.limited_by, self.begins, self._walks_from
         return HomeRecord(self.query_id, question, self.state, self.reason, *begun)
 
     def _question(self, plan: Plan | None = None) -> Prepare:
@@ -289,11 +298,13 @@ class HomeQuery:
         return tuple((head, lowest) for head in switch.plan.query.aliases)
 
     def _resumption(self, is_alone: bool) -> Resumption | None:
+        if self._looks_back is not None:
+            return Resumption(self._looks_back[0], (), self._looks_back[0])
         if self.sink is None or self.first_tick is None:
             return None
-        since = None if self.late is None else self.late.since
-        stored_to = self.sink.stored_to(self.first_tick)
-        return Resumption(self.first_tick, self.sink.frontiers, stored_to, is_alone, since, self._walks_from)
+        stored_to, since = self.sink.stored_to(self.first_tick), None if self.late is None else self.late.since
+        told = self.first_tick, self.sink.frontiers, stored_to, is_alone, self.begins
+        return Resumption(*told, since, self._walks_from)
 
     def restarted(self, now_us: int) -> None:
         """Its home is in another life: whoever prepares has as long again."""
@@ -306,6 +317,7 @@ class HomeQuery:
         self.is_waiting = self._is_stuck(now_us, lag_us)
         self._answers.clear()
         self._again.clear()
+        self._looks_back = None
         if self.sink is not None:
             self.state, self.reason, self.loss = QueryState.RECOVERING, reason, reason
 
@@ -320,7 +332,7 @@ class HomeQuery:
         """
         if site not in self.plan.sites or site in self._answers:
             return False
-        if self.sink is not None:
+        if self.sink is not None or self._looks_back is not None:
             own = [ref.alias for ref in self.plan.query.streams if ref.stream.site == site]
             require_ticks(f"a site that is ready for query {self.query_id}", "begins", answer.begins, own)
             require_ticks(f"a site that is ready for query {self.query_id}", "frontiers", answer.frontiers, own)
@@ -338,10 +350,35 @@ class HomeQuery:
         origins = [one.origin_ms for one in self._answers.values() if one.origin_ms is not None]
         return min(origins, default=None)
 
+    @property
+    def is_to_look_back(self) -> bool:
+        """Whether its sites are to say, now that they are ready, how far back they have what its windows show.
+
+        Not of one that reads a join that is kept, or makes one: that would have to look back as well. Nor by policy
+        delta, whose copies are never of the past.
+        """
+        is_asked = self.beginning.looks_back and self.sink is None and self._looks_back is None
+        is_plain = self.stream is None and not self.plan.kept and self.plan.policy.name is PolicyName.FRONTIER
+        return is_asked and is_plain and TICK_MIN < self.earliest < TICK_END
+
+    def look_back(self, generation: int) -> None:
+        """They are to be asked; what they hold for it meanwhile is as if it had run before."""
+        self.generation = generation
+        self.limited_by = self._limiting(self.earliest)
+        self._looks_back = self.earliest, self.origin_ms
+        self._answers.clear()
+
     def start(self) -> Start:
         """The message for all sites, which are ready."""
         resumed, origin_ms = None, self.origin_ms
-        if self.sink is None:
+        if self._looks_back is not None:
+            # Later than when they were asked first, or copies that are there could have gone on without it.
+            tick, origin_ms = self._looks_back
+            self.first_tick = max(tick, self.earliest) if self.earliest < TICK_END else tick
+            self.begins, self._looks_back = self._begins, None
+            self.sink = Sink(dict.fromkeys(self.plan.query.aliases, self.first_tick))
+            resumed = Resumed(self.sink.frontiers, self.begins)
+        elif self.sink is None:
             self.first_tick = self.earliest
             if self._begins_with is not None:
                 self.first_tick, origin_ms = self._begins_with
@@ -358,7 +395,7 @@ class HomeQuery:
         self.state, self.reason = QueryState.RUNNING, self.reason_if_whole
         assert self.first_tick is not None
         for asked, one in self._answers.items():
-            self._rtt_us |= {(asked, other): rtt for other, rtt in one.rtt_us}
+            self._note_trips(asked, one.rtt_us)
         self._delta_us = delta_us(self.plan, self._rtt_us)
         return Start(
             self.query_id,
@@ -374,12 +411,16 @@ class HomeQuery:
         """A site has measured other round trips; delta, if it is another one thereby and is not given."""
         if site not in self.plan.sites or not self.plan.policy.is_measured or self.state is not QueryState.RUNNING:
             return None
-        self._rtt_us |= {(site, other): rtt for other, rtt in rtt_us}
+        self._note_trips(site, rtt_us)
         found = delta_us(self.plan, self._rtt_us)
         if not has_changed(self._delta_us, found):
             return None
         self._delta_us = found
         return found
+
+    def _note_trips(self, site: str, rtt_us: Trips) -> None:
+        """What a site says of others than the query's would be kept for nothing, however much it is."""
+        self._rtt_us |= {(site, other): rtt for other, rtt in rtt_us if other in self.plan.sites}
 
     def _limiting(self, first_tick: int) -> tuple[str, ...]:
         """The streams that have nothing, or of which nothing is wanted, before the first tick."""

@@ -38,7 +38,7 @@ class Issuer:
         self._outbox = outbox
         self.generations = Generations(life)
         self._records = HomeRecords(outbox)
-        self.switching = PlanSwitching(self.homes, limits, outbox, self._records, self.generations)
+        self.switching = PlanSwitching(self.homes, limits, outbox, self._records, self.generations, self.begin_again)
         self.ends = HomeEnds(self.homes, outbox, self._records, self.switching, limits.ended_queries_max)
         self.done_news = DoneNews(self.homes, limits, outbox, self._records, self.ends)
 
@@ -117,6 +117,10 @@ class Issuer:
         """All sites are ready, and so is who reads a join that is kept."""
         if reason := home.reaches_too_late:
             self.ends.end(home.query_id, QueryState.FAILED, reason)
+            return
+        if home.is_to_look_back:
+            home.look_back(self.generations.next())
+            self._ask(home)
             return
         is_new = home.sink is None
         start = home.start()

@@ -3,9 +3,14 @@
 ``plan_switch`` has how far each has got. Until heads are cut the plan before stays, and nothing has happened. After
 that only a new generation can end it earlier: by the new plan, for nothing is known of the cuts then; or, if the plans
 have other heads, by the plan before, for nothing that the new one found is stored.
+
+A query that does not get on by its plan, as that needs a link which is cut, has nothing that should not be stopped: it
+begins another generation by the other plan at once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from node.core.effects import IgnoreReason, QueryState, ReportSwitch, SwitchState
 from node.core.events import ReplanRequested
@@ -21,6 +26,8 @@ from node.core.queries.waiting import Walk
 from planner.model.kept import owned_by, owner_of
 from planner.model.query import PolicyName
 
+_AT_ONCE = "it goes on by another plan, as it did not by the one before"
+
 
 class PlanSwitching:
     """The switches of the queries of one home, at most one of each at a time."""
@@ -32,17 +39,20 @@ class PlanSwitching:
         outbox: Outbox,
         records: HomeRecords,
         generations: Generations,
+        begin_again: Callable[[HomeQuery, str], None],
     ) -> None:
+        """``begin_again`` begins another generation of a query."""
         self._homes = homes
         self._limits = limits
         self._outbox = outbox
         self._records = records
         self._generations = generations
+        self._begin_again = begin_again
 
     # -- forwards -----------------------------------------------------------------------------
 
     def replan(self, event: ReplanRequested) -> None:
-        """Have a query go on with another plan, without a stop."""
+        """Have a query go on with another plan."""
         home = self._homes.get(event.query_id)
         number = self._generations.next()
         if refusal := self._refusal(home, event):
@@ -54,6 +64,10 @@ class PlanSwitching:
         switch = PlanSwitch(home.query_id, number, plan, event.why, self._outbox.now_us, home.plan)
         home.going_over(switch)
         self._report(home.query_id, switch)
+        if event.at_once:
+            switch.switch()
+            self._begin_again(home, _AT_ONCE)
+            return
         self._records.keep_news(home)
         question = home.prepare_successor(switch)
         for site in event.plan.sites:
@@ -72,6 +86,8 @@ class PlanSwitching:
         policies = {home.plan.policy.name, event.plan.policy.name}
         if PolicyName.DELTA in policies:
             return f"{who} policy frontier: by policy delta its probes go by the clock; got delta"
+        if event.at_once and (home.plan.kept or event.plan.kept):
+            return f"{who} at once that neither keeps joins: their heads are others; got one that does"
         if event.plan.asked != home.plan.asked or event.plan.sink != home.plan.sink:
             return f"{who} one of the same query, for {home.plan.sink}; got another"
         if owned_by(event.plan, owner_of(home.plan)) == home.plan:

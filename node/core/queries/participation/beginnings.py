@@ -20,6 +20,7 @@ from node.core.queries.query_id import query_of
 from node.core.queries.run import QueryRun
 from node.core.streams.stream import StreamState
 from node.core.streams.ticks import TICK_MIN
+from planner.model.plans import links_of
 
 
 @dataclass(slots=True)
@@ -92,19 +93,30 @@ class Beginnings:
                 continue
             run = self._runs[run_id]
             unmet = [site for site in run.plan.sites if site in self._unmet]
-            missed = self._outbox.away(run.plan.sites) if run.is_resumed else unmet
+            missed = self._outbox.away(self._neighbours(run)) if run.is_resumed else unmet
             if not missed and self._kept.are_ready(run.plan):
                 beginning.is_told = True
                 self._outbox.send(run.plan.sink, self._prepared(beginning, run))
+
+    def _neighbours(self, run: QueryRun) -> list[str]:
+        """The sites with which this one has to do for a run: a link that its plan does without may be cut."""
+        others = [site for site in run.plan.sites if site != self._site]
+        if run.plan.kept:
+            return others
+        linked = links_of(run.plan)
+        return [site for site in others if (min(site, self._site), max(site, self._site)) in linked]
 
     def _prepared(self, beginning: Beginning, run: QueryRun) -> Prepared:
         plan, message, begins = run.plan, beginning.prepare, beginning.begins
         streams = {alias: self._streams[plan.query.ref(alias).stream.name] for alias in run.local_aliases}
         waiting = [stream for stream in streams.values() if not stream.started and not run.is_resumed]
         origins = [stream.origin_ms for stream in waiting if stream.origin_ms is not None]
-        if not run.is_resumed:
-            begins = {alias: stream.begin_of(message.beginning) for alias, stream in streams.items()}
-        earliest = max(begins.values(), default=TICK_MIN)
+        wanted = begins
+        if message.resumed is None or not message.resumed.is_begun:
+            wanted = {alias: stream.begin_of(message.beginning) for alias, stream in streams.items()}
+        if message.resumed is None:
+            begins = wanted
+        earliest = max(wanted.values(), default=TICK_MIN)
         rtts = self._round_trips.tell(message.query_id, plan.sites)
         frontiers = tuple((alias, stream.fed) for alias, stream in streams.items())
         origin_ms = min(origins, default=None)
@@ -135,12 +147,12 @@ class Beginnings:
         return True
 
     def take_start(self, run: QueryRun) -> Start | None:
-        """The start of a run, once all its other sites were heard to be ready if it goes on.
+        """The start of a run, once all sites with which this one has to do were heard to be ready if it goes on.
 
         Each of them said so before home could start it. What it said of copies before that may be for others alone, so
         which of them are right for the query is known only now.
         """
-        others = [site for site in run.plan.sites if site != self._site] if run.is_resumed else []
+        others = self._neighbours(run) if run.is_resumed else []
         beginning = self._beginnings[run.query_id]
         start = beginning.start
         if start is None or not self._fences.are_heard(others, run):

@@ -75,10 +75,19 @@ class CopyOpenings:
     def expect(self, run: QueryRun) -> None:
         """A generation ends before the holders of its copies said which ones it uses."""
         for claim in self._arrangements.owned.claims:
-            if claim.lease.query_id == run.query_id:
-                self._unopened[claim.user, run.generation] = claim.need.holder
+            holder = claim.need.holder
+            if claim.lease.query_id == run.query_id and self._fences.of(holder, run.query_id) <= run.generation:
+                self._unopened[claim.user, run.generation] = holder
         while len(self._unopened) > self._unopened_max:
             del self._unopened[next(iter(self._unopened))]
+
+    def fenced(self, peer: str, run_id: str, generation: int) -> None:
+        """A holder says nothing more of the generations before this one: it opens no copy for them."""
+        self._unopened = {
+            (user, at): holder
+            for (user, at), holder in self._unopened.items()
+            if (holder, user[0]) != (peer, run_id) or at >= generation
+        }
 
     def forget_fences(self, run_id: str) -> None:
         """Nothing of a run is here but copies that may be opened for what is over: who opens one says for which."""

@@ -25,6 +25,7 @@ from node.core.queries.home.kept_sink import KeptSink
 from node.core.queries.participation.pins import NOT_KEPT
 from node.core.queries.plan_message import plan_of
 from node.core.queries.query_id import (
+    is_plain,
     is_successor,
     kept_join_of,
     kept_stream_of,
@@ -98,12 +99,22 @@ class KeptJoins:
     def check(self, plan: Plan, message: Prepare) -> None:
         """Raises NarrowsError if a query cannot go on with what is kept for it here."""
         for join in self._here(plan):
-            kept = self._kept.get(plan.query.ref(join.name).stream.name)
+            if not is_plain(query_of(message.query_id)):
+                required = (
+                    f"site {join.site} requires for kept joins a query's name, of up to 150 letters, digits, - and _"
+                )
+                raise NarrowsError(f"{required}; got {message.query_id!r}")
+            info = plan.query.ref(join.name).stream
+            kept = self._kept.get(info.name)
             if kept is None:
                 if message.resumed is not None and not is_successor(message.query_id):
                     required = f'site {join.site} requires the kept join "{join.name}" of query {message.query_id}'
                     raise NarrowsError(f"data loss: {required}; got nothing: {NOT_KEPT}")
                 continue
+            if kept.stream.info != info:
+                raise NarrowsError(
+                    f"site {join.site} requires for {info.name} the query that it is kept for; got another"
+                )
             home = self._issuer.homes[kept.query_id]
             if _is_broken(home):
                 raise NarrowsError(_broken(kept, home))
@@ -136,7 +147,8 @@ class KeptJoins:
                 home.kept_as(stream)
             else:
                 done = tuple((alias, begin) for alias in join.aliases)
-                home.begins_late(stream, Resumption(resumed.first_tick, done, resumed.first_tick, since=resumed.since))
+                told = Resumption(resumed.first_tick, done, resumed.first_tick, False, resumed.begins, resumed.since)
+                home.begins_late(stream, told)
             self._issuer.add(home)
 
     def _reach_to(self, kept: _Kept, tick: int) -> None:

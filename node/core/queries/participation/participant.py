@@ -123,7 +123,9 @@ class Participant:
         if takes_over:
             self.pins.keep_too(query_id, plan, begins)
         else:
-            self.pins.keep(query_id, plan, begins)
+            is_begun = message.resumed is not None and message.resumed.is_begun
+            # Until it is known for good where it begins, nothing is forgotten by that.
+            self.pins.keep(query_id, plan, begins if is_begun else {})
         if message.generation != FIRST_GENERATION:
             for site in plan.sites:
                 if site != self._site:
@@ -246,6 +248,7 @@ class Participant:
         self.fences.put(
             peer, message.query_id, message.generation, lambda run: run in self.runs.by_id or run in self.pins
         )
+        self.openings.fenced(peer, message.query_id, message.generation)
         run = self.runs.by_id.get(message.query_id)
         return [] if run is None else self._start_fenced(run)
 

@@ -15,6 +15,7 @@ from node.core.arrangements.reach import reach_of
 from node.core.effects import KeepRecord, RemoveRecord
 from node.core.links.messages import Resumption, Returned, require_ticks
 from node.core.links.outbox import Outbox
+from node.core.queries.participation.look_back import seen_from
 from node.core.queries.participation.runs import Runs
 from node.core.queries.query_id import keeping_of
 from node.core.query_records import PinRecord, RecordKind
@@ -74,6 +75,8 @@ class Pins:
     def kept_begins(self, query_id: str, plan: Plan, resumed: Resumption) -> dict[str, int]:
         """By local alias: from which tick on its stream's log has what walks that are not done can see.
 
+        Of one that has not begun: what its first walks can see, as far as the log has it.
+
         Raises NarrowsError if it has not, or if nothing is kept here for a query that has streams of this site. All its
         sites had kept a pin before it ran. So here it has ended since, or the pin is lost with the disk; what the log
         has by chance may lack something.
@@ -96,8 +99,15 @@ class Pins:
         return any((keeping_of(other) or other) == asked for other in self._records)
 
     def _begins(self, query_id: str, plan: Plan, resumed: Resumption) -> dict[str, int]:
+        found: dict[str, int] = {}
+        if not resumed.is_begun:
+            for ref in plan.query.streams:
+                if ref.stream.site == self._site:
+                    reach = reach_of(plan.query, ref.alias, self._tau_ms)
+                    found[ref.alias] = seen_from(self._streams[ref.stream.name], reach, resumed.first_tick)
+            return found
         require_ticks(f"query {query_id}", "what is done", resumed.done, plan.query.aliases)
-        found, done = {}, dict(resumed.done)
+        done = dict(resumed.done)
         if resumed.stored_to > resumed.first_tick:
             self._check_restored(query_id, plan, resumed.stored_to)
         for ref in plan.query.streams:
@@ -114,16 +124,22 @@ class Pins:
                 seen_ts = pinned if reach.count is not None else reach.before(others)
                 unknown = seen_ts <= TICK_MIN and reach.count is not None
                 seen = stream.log_begin if unknown else tick_of(seen_ts, reach.tau)
-                found[ref.alias] = max(resumed.first_tick, min(done[ref.alias], seen))
+                begin = resumed.begin_of(ref.alias)
+                found[ref.alias] = max(begin, min(done[ref.alias], seen))
                 # Before its first tick nothing of it was delivered; what another plan found may not need this stream.
                 begun = resumed.first_tick if resumed.walks_from is None else resumed.walks_from
                 delivered = done[ref.alias] if done[ref.alias] > begun else TICK_MIN
                 # How far back a count of tuples reaches is known by what was pinned: all that the log had.
-                whole_from = resumed.first_tick if unknown else found[ref.alias]
+                whole_from = begin if unknown else found[ref.alias]
                 if resumed.since is not None:
                     # How far what ran before is, and so what is kept for it, only its sites know. No walk that
                     # matters is from before that.
                     since = tick_of(reach.before(tick_start(resumed.since, reach.tau)), reach.tau)
+                    if resumed.begins and since < resumed.first_tick:
+                        required = (
+                            f"site {self._site} requires for a plan with other heads that windows are the query's own"
+                        )
+                        raise NarrowsError(f"{required}; got one of {ref.stream.name} from before it began")
                     whole_from = max(found[ref.alias], since)
                     found[ref.alias] = max(whole_from, stream.log_begin)
                 stream.check_log(found[ref.alias], delivered, whole_from)

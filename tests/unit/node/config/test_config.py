@@ -509,6 +509,11 @@ ENDPOINT = '"host:port", port 1..65535, IPv6 as "[::1]:7701"'
         (f"{MINIMAL}[planner]\nadaptive = 1", "planner.adaptive: required true or false; got 1"),
         (f"{MINIMAL}[planner]\nepoch = 0", "planner.epoch: required a whole number from 1 to 1000000000; got 0"),
         (f"{MINIMAL}[planner]\npayback_windows = 0", "planner.payback_windows: required a number above 0; got 0"),
+        (f"{MINIMAL}[planner]\nstorage = 5", 'planner.storage: required a size such as "256MB", or 0; got 5'),
+        (
+            f'{MINIMAL}[planner]\nstorage = "much"',
+            'planner.storage: required a size above 0 such as "500MB" or "4GiB"; got "much"',
+        ),
         (
             f"{TWO}[link.a.b]\nprice = 1",
             'link.a.b.price: required one of "bandwidth", "latency", "price_per_gb"; got the unknown key "price"',
@@ -725,6 +730,12 @@ def test_the_planner_looks_every_ten_seconds_unless_the_file_says_otherwise(tmp_
     text = f"{MINIMAL}[planner]\nadaptive = false\nepoch = 7\npayback_windows = 2.5"
     planner = load_cluster(write(tmp_path, text)).planner
     assert (planner.adaptive, planner.epoch(100), planner.payback_windows) == (False, 7, 2.5)
+
+
+@pytest.mark.parametrize(("said", "nbytes"), [("", 256_000_000), ("storage = 0", 0), ('storage = "1.5MiB"', 1_572_864)])
+def test_so_much_may_be_kept_at_a_site_as_the_file_says(tmp_path: Path, said: str, nbytes: int) -> None:
+    planner = load_cluster(write(tmp_path, f"{MINIMAL}[planner]\n{said}")).planner
+    assert planner.storage_bytes == nbytes
 
 
 def test_declared_statistics_of_a_stream_are_read(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from node.core.effects import IgnoreReason, KeepRecord, QueryState, Send, TrimLog
 from node.core.events import BatchLogged, ClockAdvanced, DropRequested, SiteStarted
 from node.core.limits import Limits
+from node.core.links.link_frames import Packed
 from node.core.links.messages import (
     FIRST_GENERATION,
     AskMatches,
@@ -27,9 +28,12 @@ from node.core.links.messages import (
     Start,
     TupleAnswer,
 )
-from node.core.query_records import DoneRecord, PinRecord, RecordKind
+from node.core.query_records import DoneRecord, PinRecord, Record, RecordKind
 from node.core.status import HeadProgress
 from node.core.streams.ticks import TICK_MIN, Span
+from node.rpc import link_pb2, records_pb2
+from node.wire.packed import pack, unpack
+from node.wire.records import record_out, recovered
 from planner.model.query import Algorithm, Policy, PolicyName
 from tests.oracle.oracle import Window
 from tests.unit.sites import RESTARTED, TAU_MS, Cluster
@@ -86,6 +90,36 @@ def test_a_query_goes_on_when_sites_die_and_return(algorithm: Algorithm, window:
     assert cluster.state is QueryState.RUNNING
     feed(cluster, 60)
     finish(cluster, 90)
+    check_whole(cluster)
+
+
+def as_the_version_before_kept_it(record: Record) -> Record:
+    """A query's record by a daemon that did not say what integers count that are event times."""
+    kept = records_pb2.HomeRecord.FromString(record_out(record).value)
+    _, prepare, _ = unpack(Packed(kept.prepare))
+    message = link_pb2.Message.FromString(prepare)
+    for stream in message.prepare.streams:
+        stream.ClearField("ts_scale")
+    kept.prepare = pack((), message.SerializeToString(), ()).payload
+    (found,) = recovered({RecordKind.HOME: {record.query_id: kept.SerializeToString()}}, {}).homes
+    return found
+
+
+def test_a_query_of_streams_in_seconds_goes_on_that_the_version_before_issued() -> None:
+    cluster = Cluster()
+    cluster.infos = {name: replace(info, ts_scale=1000) for name, info in cluster.infos.items()}
+    cluster.restart("ash", "bow", "cam")
+    cluster.settle()
+    cluster.issue("cam")
+    cluster.settle()
+    feed(cluster, 0)
+    records = cluster.records["cam"]
+    records[RecordKind.HOME, "q1"] = as_the_version_before_kept_it(records[RecordKind.HOME, "q1"])
+    cluster.restart("cam")
+    cluster.settle()
+    assert (cluster.state, cluster.reason) == (QueryState.RUNNING, "")
+    feed(cluster, 30)
+    finish(cluster, 60)
     check_whole(cluster)
 
 

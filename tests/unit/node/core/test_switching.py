@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from node.core.effects import IgnoreReason, QueryState, SwitchState
-from node.core.events import ClockAdvanced, DropRequested
+from node.core.events import ClockAdvanced, DropRequested, ReplanRequested
 from node.core.links.messages import Cut, Drop, Failed, Floor, Message, Prepare, Ready, Refused, Switch
 from node.core.queries.participation.ended_queries import RUNS_MAX
 from node.core.queries.query_id import is_successor
 from node.core.streams.ticks import TICK_END
+from planner.model.plans import ship_all_plan
 from planner.model.query import Algorithm, Policy, PolicyName
 from tests.oracle.oracle import Window
 from tests.unit.sites import RESTARTED, Cluster
@@ -499,3 +502,54 @@ def test_every_site_cuts_at_its_own_frontier_and_the_plan_before_ends_when_it_is
         assert [is_successor(run) for run in site.runs] == [True]
     assert cluster.sent(Drop) == []
     assert all(tick < TICK_END for _, tick in fed)
+
+
+# -- at once ----------------------------------------------------------------------------------
+
+CUT = (("ash", "bow"), ("bow", "ash"))
+
+
+def cut(cluster: Cluster) -> None:
+    """The two sites with streams do not reach each other any more; both know."""
+    for site, peer in CUT:
+        cluster.sites[site]._outbox.is_up = partial(operator.ne, peer)
+
+
+@pytest.mark.parametrize("before", [each for each in Algorithm if each is not Algorithm.SP_S])
+def test_over_a_link_that_is_cut_it_goes_on_at_once_by_a_plan_that_does_without(before: Algorithm) -> None:
+    cluster = running(before)
+    cut(cluster)
+    feed(cluster, 0)
+    cluster.settle_but(*CUT)
+    held_up = cluster.results()
+    query = cluster.sites["cam"].homes["q1"].plan.query
+    plan = ship_all_plan(query, "cam")
+    cluster.give("cam", ReplanRequested("q1", plan, "a link is cut", at_once=True))
+    cluster.settle_but(*CUT)
+    assert [state for state, _ in cluster.switches] == [SwitchState.PREPARING, SwitchState.SWITCHED]
+    home = cluster.sites["cam"].homes["q1"]
+    assert (home.plan, home.switch, home.state) == (plan, None, QueryState.RUNNING)
+    cluster.arrive("l", 30, ended=True)
+    cluster.arrive("r", 31, ended=True)
+    cluster.settle_but(*CUT)
+    assert (cluster.state, cluster.results()) == (QueryState.COMPLETED, cluster.oracle())
+    assert held_up != cluster.oracle()
+    # What waits for the link does no harm when it comes.
+    cluster.settle()
+    check_whole(cluster)
+
+
+@EVERY
+def test_at_once_no_row_is_lost_and_none_comes_twice(after: Algorithm) -> None:
+    before = Algorithm.SM_D1 if after is Algorithm.SM_S1 else Algorithm.SM_S1
+    cluster = running(before)
+    feed(cluster, 0)
+    for _ in zip(range(6), one_by_one(cluster), strict=False):
+        pass
+    plan = cluster.plan("cam", after)
+    cluster.give("cam", ReplanRequested("q1", plan, "a test wants it", at_once=True))
+    cluster.settle()
+    assert cluster.sites["cam"].homes["q1"].plan == plan
+    finish(cluster, 60)
+    check_whole(cluster)
+    check_switch_is_over(cluster)

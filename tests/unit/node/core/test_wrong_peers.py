@@ -8,13 +8,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from node.core.effects import IgnoreReason, QueryState, SwitchState
+from node.core.effects import IgnoreReason, OpenLog, QueryState, ReportDropped, SwitchState
 from node.core.encoding.rows import encode_rows
 from node.core.engine import TS
 from node.core.errors import PeerProtocolError
 from node.core.events import DropRequested, PeerGreeted, QueryIssued
 from node.core.limits import Limits
 from node.core.links.messages import (
+    FIRST_GENERATION,
+    AskProfile,
     Carry,
     CloseCopy,
     Cut,
@@ -37,8 +39,9 @@ from node.core.links.messages import (
 from node.core.queries import run as run_module
 from node.core.queries.query_id import successor_of
 from node.core.streams.ticks import TICK_MIN, Span
+from planner.model.kept import inner_query, outer_query
 from planner.model.plans import forced_plan
-from planner.model.query import Algorithm, Sequence, Step
+from planner.model.query import Algorithm, KeptJoin, Sequence, Step
 from planner.sql.parser import parse_query
 from tests.unit.sites import QUERY, Cluster, info
 
@@ -604,3 +607,69 @@ def test_only_its_owner_says_that_a_copy_is_level() -> None:
     cluster.say("cam", "ash", Level(copy.number))
     assert cluster.blamed == [("cam", f"{copy.progress.name} requires messages of bow; got one of cam")]
     assert not copy.is_level
+
+
+# -- joins that are kept ------------------------------------------------------------------------
+
+
+def prepare_kept(query_id: str, text: str = THREE, generation: int = FIRST_GENERATION) -> Prepare:
+    """A query of cam that has a join kept at ash."""
+    infos = Cluster().infos
+    query = parse_query(text, infos)
+    join = KeptJoin("pairs", ("a", "c"), "ash", ())
+    join = replace(join, sequences=forced_plan(inner_query(query, join), "ash", Algorithm.SP_D).sequences)
+    sequences = forced_plan(outer_query(query, (join,)), "cam", Algorithm.SP_D).sequences
+    return Prepare(query_id, text, "cam", sequences, tuple(infos.values()), generation=generation, kept=(join,))
+
+
+def keeping() -> Cluster:
+    cluster = Cluster()
+    cluster.say("cam", "ash", prepare_kept("cam-1-1"))
+    assert [effect.stream for _, effect in cluster.effects if isinstance(effect, OpenLog)] == ["cam-1-1.pairs"]
+    return cluster
+
+
+def refusal(cluster: Cluster, peer: str) -> str:
+    """What ash told a peer that wanted something of it."""
+    (refused,) = [message for message in cluster.mail["ash", peer] if isinstance(message, Refused)]
+    return refused.reason
+
+
+@pytest.mark.parametrize("query_id", ["/home/", "../../x", "", "a.b", "a\0", "q" * 200, successor_of("cam-1-1", 5)])
+def test_a_join_is_kept_in_no_folder_but_one_that_is_named_after_its_query(query_id: str) -> None:
+    """Whatever is called so would be removed first. Nor is one kept for a plan that is to take over."""
+    cluster = Cluster()
+    cluster.say("cam", "ash", prepare_kept(query_id, generation=5))
+    assert not [effect for _, effect in cluster.effects if isinstance(effect, OpenLog)]
+    assert "site ash requires for kept joins a query's name" in refusal(cluster, "cam")
+    assert cluster.leftovers() == []
+
+
+def test_a_join_is_kept_for_one_query_whatever_another_generation_says() -> None:
+    cluster = keeping()
+    cluster.say("cam", "ash", prepare_kept("cam-1-1", THREE.replace("a.n AS an", "a.ts AS an"), generation=7))
+    assert refusal(cluster, "cam") == "site ash requires for cam-1-1.pairs the query that it is kept for; got another"
+
+
+def test_nobody_else_reads_a_kept_join_or_asks_what_it_is_like() -> None:
+    """It goes with its query: a table of it would be left, and it has no source that could be measured."""
+    cluster = keeping()
+    derived, own = cluster.sites["ash"].streams["cam-1-1.pairs"].info, cluster.infos["l"]
+    text = 'SELECT p."a.n" AS n FROM "cam-1-1.pairs" [RANGE 3 MS] AS p JOIN l [RANGE 3 MS] AS x ON p."a.key" = x.key'
+    plan = forced_plan(parse_query(text, {derived.name: derived, "l": own}), "bow", Algorithm.SP_D)
+    cluster.say("bow", "ash", Prepare("bow-1-1", text, "bow", plan.sequences, (derived, own)))
+    required = "stream cam-1-1.pairs requires the same columns at both sites; got no such stream here"
+    assert refusal(cluster, "bow") == required
+    cluster.mail["ash", "bow"].clear()
+    cluster.say("bow", "ash", AskProfile("bow?1", text, (derived, own)))
+    assert refusal(cluster, "bow") == required
+    cluster.say("cam", "ash", Drop("cam-1-1"))
+    assert not [name for name in cluster.sites["ash"].streams if name != "l"]
+
+
+def test_who_drops_a_kept_join_by_its_name_is_answered_and_its_query_ends() -> None:
+    cluster = keeping()
+    cluster.give("ash", DropRequested("cam-1-1.pairs@ash"))
+    assert ("ash", ReportDropped("cam-1-1.pairs@ash")) in cluster.effects
+    (failed,) = [message for message in cluster.mail["ash", "cam"] if isinstance(message, Failed)]
+    assert failed.reason == "at ash: the join kept as cam-1-1.pairs dropped: dropped by a user"

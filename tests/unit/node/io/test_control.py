@@ -118,3 +118,27 @@ def test_a_query_of_another_home_says_which_and_an_unknown_one_which_there_are(d
         "query bow-1-1 requires its home, which is bow; got site cam",
     )
     assert "required one of cam-1-1" in daemon.refused("cam-1-9")[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "plan", "after"),
+    [
+        (True, pb.IssueRequest(), True),
+        (True, pb.IssueRequest(algorithm="SM-S1"), False),
+        (True, pb.IssueRequest(algorithm="SM-S1", adaptive=True), True),
+        (False, pb.IssueRequest(), False),
+        (False, pb.IssueRequest(adaptive=True), True),
+        (True, pb.IssueRequest(adaptive=False), False),
+    ],
+)
+@pytest.mark.parametrize("found", [OTHER, PLAN], ids=["another plan", "the same plan"])
+def test_a_query_keeps_a_plan_that_is_named_unless_somebody_says_otherwise(
+    tmp_path: Path, before: bool, plan: pb.IssueRequest, after: bool, found: Plan
+) -> None:
+    daemon = Daemon(tmp_path, found)
+    query = daemon.query
+    query.may_adapt(before)
+    daemon.replan(plan=plan, dry_run=True)
+    assert query.adaptive == before
+    daemon.replan(plan=plan)
+    assert query.adaptive == after

@@ -8,7 +8,7 @@ import pytest
 from node.core.effects import ReportStatistics
 from node.core.links.messages import RunningCounts
 from node.core.streams.ticks import TICK_END, TICK_MIN
-from node.io.planning.epochs import COUNTS_SHARE, STILL_S, SURVEY_SHARE, Epochs, look_of, survey_bytes
+from node.io.planning.epochs import COUNTS_SHARE, STILL_S_MIN, SURVEY_SHARE, Epochs, look_of, survey_bytes
 from planner.estimate.statistics import HASH_END, KeySketch, StreamProfile
 from planner.model.query import JoinQuery
 from tests.unit.streams import made, query_of, range_s
@@ -18,6 +18,7 @@ EPOCH = 20
 WINDOW_S = 3
 SKETCH = KeySketch(np.arange(100, dtype=np.uint64), np.ones(100, np.int64), HASH_END)
 PROFILE = StreamProfile(100, 1_000_000, 1.0, {"v": 20.0}, {("k",): SKETCH})
+PROFILED = ReportStatistics("?", {"a": PROFILE, "b": PROFILE}, {}, {})
 
 
 def query() -> JoinQuery:
@@ -79,7 +80,8 @@ def test_what_shipping_everything_would_send_goes_by_what_is_sealed_and_nothing_
     found.take(look_of(counted(0, 0, first + 10), first, 3.5))
     behind = found.take(look_of(counted(60_000, 40_000, first + 50), first + EPOCH, 4.5))
     assert behind is not None
-    assert behind.sent["a", "c"] == 30_000
+    # What is sealed was sent, whether it is done or not.
+    assert behind.sent["a", "c"] == 15_000
     assert behind.ship_all["a"] == 10_000
     assert found.take(look_of(counted(90_000, 40_000, TICK_END), first + 2 * EPOCH, 5.5)) is None
 
@@ -94,7 +96,7 @@ def test_who_stands_still_is_looked_at_less_and_less_often() -> None:
             looks.append(at_s)
             found.take(look_of(counted(0), first, at_s))
     gaps = np.diff(looks)
-    assert gaps[0] >= STILL_S
+    assert gaps[0] >= 2 * STILL_S_MIN
     assert len(looks) < 20
     assert gaps.max() == 600
 
@@ -102,17 +104,75 @@ def test_who_stands_still_is_looked_at_less_and_less_often() -> None:
 def test_after_a_switch_it_rests_until_windows_are_those_of_the_new_plan() -> None:
     found = epochs()
     first = begun(found)
-    found.rest(first + 5)
+    found.begin_plan(first + 5)
     assert not found.is_due(first + 5 + EPOCH, 8.0)
-    assert found.is_due(first + 5 + WINDOW_S * 10, 9.0)
+    tick = first + 5 + WINDOW_S * 10
+    assert found.is_due(tick, 9.0)
+    # Whether it is as expected is known after half an epoch; then epochs are whole again.
+    for at_s, ticks in ((11.0, EPOCH // 2), (13.0, EPOCH)):
+        found.take(look_of(counted(10_000 * tick), tick, at_s - 1.0))
+        assert not found.is_due(tick + ticks - 1, at_s)
+        tick += ticks
+        assert found.is_due(tick, at_s)
+
+
+def test_what_is_sent_has_changed_if_it_is_not_what_it_was_when_streams_were_measured() -> None:
+    found = epochs()
+    first = begun(found)
+    sent = 0
+    for epoch, more in enumerate((60_000, 80_000, 80_000, 100_000, 100_000, 60_000), 1):
+        assert not found.has_changed
+        sent += more
+        found.take(look_of(counted(sent), first + epoch * EPOCH, 3.0 + 2.0 * epoch))
+        changed = found.has_changed
+        # 60 of the first epoch are as good as 80 of others, and not as 100.
+        assert changed == (epoch in (4, 6))
+        if changed or epoch == 1:
+            found.surveyed(PROFILED)
+    found.rest(first + 6 * EPOCH)
+    assert not found.has_changed
+
+
+def test_who_falls_behind_its_streams_is_looked_at_by_the_clock_and_has_changed() -> None:
+    found = epochs()
+    first = begun(found)
+    found.take(look_of(counted(60_000, 0, first + EPOCH + 2), first + EPOCH, 5.0))
+    found.surveyed(PROFILED)
+    assert found.length_s == pytest.approx(2.0)
+    tick = first + EPOCH + EPOCH // 2
+    assert not found.is_due(tick, 7.0)
+    assert found.is_due(tick, 8.0)
+    found.take(look_of(counted(99_000, 0, tick + EPOCH // 4), tick, 8.0))
+    assert not found.has_changed
+    found.take(look_of(counted(204_000, 0, tick + 2 * EPOCH), tick + EPOCH // 2, 11.0))
+    assert found.has_changed
+
+
+def test_streams_are_measured_by_an_epoch_and_what_its_tuples_see_or_by_half_of_one_that_has_changed() -> None:
+    found = epochs()
+    assert found.past_us(lately=False) == (EPOCH + WINDOW_S * 10) * TAU_US
+    assert found.past_us(lately=True) == (EPOCH // 2 + WINDOW_S * 10) * TAU_US
+
+
+def test_without_a_reason_a_survey_is_left_over_for_when_there_is_one() -> None:
+    found = epochs()
+    first = begun(found)
+    found.surveyed(PROFILED)
+    assert not found.may_survey(urgent=False)
+    found.take(look_of(counted(100_000_000), first + EPOCH, 5.0))
+    surveys = 0
+    while found.may_survey(urgent=False):
+        surveys += 1
+        found.surveyed(PROFILED)
+    assert surveys == 2
+    assert found.may_survey(urgent=True)
 
 
 @pytest.mark.parametrize("bytes_per_epoch", [0, 300, 5_000, 1_000_000])
 def test_looking_costs_a_small_share_of_what_the_query_sends(bytes_per_epoch: int) -> None:
     found = epochs()
     tick = begun(found)
-    profiled = ReportStatistics("?", {"a": PROFILE, "b": PROFILE}, {}, {})
-    survey = survey_bytes(profiled, query(), "c")
+    survey = survey_bytes(PROFILED, query(), "c")
     assert survey > 1_000
     sent = spent = looks = surveys = 0.0
     for epoch in range(1, 2_001):
@@ -125,7 +185,7 @@ def test_looking_costs_a_small_share_of_what_the_query_sends(bytes_per_epoch: in
         if found.may_survey(urgent=False):
             surveys += 1
             spent += survey
-            found.surveyed(profiled)
+            found.surveyed(PROFILED)
     assert spent <= SURVEY_SHARE * sent
     assert looks * 300 <= max(1.2 * COUNTS_SHARE * sent, 300 * (2 + 2_000 / 60))
     assert (surveys > 0) == (bytes_per_epoch > 0)
@@ -134,11 +194,10 @@ def test_looking_costs_a_small_share_of_what_the_query_sends(bytes_per_epoch: in
 def test_what_is_urgent_runs_into_debt_but_not_without_end() -> None:
     found = epochs()
     begun(found)
-    profiled = ReportStatistics("?", {"a": PROFILE, "b": PROFILE}, {}, {})
-    found.surveyed(profiled)
+    found.surveyed(PROFILED)
     surveys = 0
     while found.may_survey(urgent=True):
         surveys += 1
-        found.surveyed(profiled)
+        found.surveyed(PROFILED)
     assert 1 <= surveys < 5
     assert not found.may_survey(urgent=False)

@@ -2,23 +2,40 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from node.core.effects import ReportStatistics
+from node.core.effects import QueryState, ReportStatistics
 from node.core.queries.shape import shape_of
+from node.io.planning.outcome import Planned
 from node.io.planning.plan_desk import OPTIMAL_STREAMS_MAX, SEARCHES_MAX, PlanDesk, _options
 from node.rpc import control_pb2 as pb
 from planner.algorithms.descriptions import CopyKind
 from planner.model.copies import RunningCopy, copy_of
 from planner.model.errors import PlanError
-from planner.model.query import Algorithm, JoinQuery, RangeWindow, StreamInfo, StreamRef
+from planner.model.kept import inner_query, outer_query, tree_plan
+from planner.model.plans import forced_plan
+from planner.model.query import (
+    Algorithm,
+    JoinQuery,
+    KeptJoin,
+    Plan,
+    Policy,
+    PolicyName,
+    RangeWindow,
+    StreamInfo,
+    StreamRef,
+)
 from planner.model.time_unit import TimeUnit
 from planner.search.choice import Model, Search
+from planner.sql.parser import parse_query
 from tests.unit.sites import Cluster
+
+SITES = ("ash", "bow", "cam")
 
 
 def query(streams: int) -> JoinQuery:
@@ -96,6 +113,15 @@ def test_copies_of_a_query_that_runs_are_not_taken_for_copies_that_cost_nothing(
     assert statistics.copies == (*own, other), "of another query they would be there anyway"
 
 
+def test_a_query_that_does_not_go_over_to_other_plans_is_not_looked_at_for_one_whoever_asks() -> None:
+    desk = PlanDesk(cast("Any", None), cast("Any", None))
+    asked, plan = pb.IssueRequest(adaptive=True), Cluster().plan("cam")
+    assert desk.is_adaptive(asked, Planned(plan))
+    assert not desk.is_adaptive(asked, Planned(replace(plan, policy=Policy(PolicyName.DELTA))))
+    assert not desk.is_adaptive(asked, Planned(replace(plan, kept=(KeptJoin("pairs", ("a", "b"), "ash", ()),))))
+    desk.close()
+
+
 def test_without_what_streams_are_like_another_plan_can_be_given_but_not_chosen() -> None:
     plan = Cluster().plan("cam", Algorithm.SM_D1)
     asked = desk({"b": "site bow did not answer within 5 s"})
@@ -105,3 +131,36 @@ def test_without_what_streams_are_like_another_plan_can_be_given_but_not_chosen(
     assert planned.warnings == ('stream "b": site bow did not answer within 5 s',)
     with pytest.raises(PlanError, match="chosen by cost requires what its streams are like"):
         asyncio.run(asked.replan(plan, pb.IssueRequest()))
+
+
+def tree() -> Plan:
+    """Three streams, two of which are joined and kept."""
+    schema = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+    catalogue = {
+        name: StreamInfo(name, site, schema, "ts", TimeUnit.MS) for name, site in zip("lmr", SITES, strict=True)
+    }
+    text = (
+        "SELECT a.k FROM l [RANGE 1 S] AS a JOIN m [RANGE 1 S] AS b ON a.k = b.k JOIN r [RANGE 1 S] AS c ON b.k = c.k"
+    )
+    asked = parse_query(text, catalogue)
+    join = KeptJoin("a_b", ("a", "b"), "bow", ())
+    made = replace(join, sequences=forced_plan(inner_query(asked, join), "bow", Algorithm.SM_D1).sequences)
+    return tree_plan(asked, "cam", forced_plan(outer_query(asked, (made,)), "cam", Algorithm.SM_S1).sequences, (made,))
+
+
+def test_a_query_by_a_tree_keeps_its_plan_by_itself_even_if_it_was_to_be_adaptive() -> None:
+    planned, plain = Planned(tree()), Planned(Cluster().plan("cam", Algorithm.SM_D1))
+    asked = pb.IssueRequest(adaptive=True)
+    assert not desk({}).is_adaptive(asked, planned)
+    assert desk({}).is_adaptive(asked, plain)
+    query = SimpleNamespace(state=QueryState.RUNNING, adaptive=False, planned=planned)
+    assert desk({}).outlook(cast("Any", query)) == "no, a plan that keeps joins changes by hand alone"
+
+
+def test_copies_of_what_makes_a_kept_join_are_the_querys_own_too() -> None:
+    plan = tree()
+    (inner,) = plan.inners
+    own = copy_of(inner.query, CopyKind.KEYS, "b", ("k",), "ash")
+    other = copy_of(inner.query, CopyKind.FULL, "a", (), "bow")
+    statistics, _, _ = asyncio.run(desk({}, (own, other))._measured(plan.asked, plan))
+    assert statistics.copies == (other,)

@@ -176,7 +176,7 @@ def test_state_of_the_first_version_is_refused_until_it_is_forgotten(tmp_path: P
         (tmp_path / name).unlink(missing_ok=True)
     (path,) = (tmp_path / "orders" / "log").iterdir()
     before = path.read_bytes()
-    with pytest.raises(VersionError, match="required state of version 2 or 3; got version 1"):
+    with pytest.raises(VersionError, match="required state of version 2 or 3 or 4; got version 1"):
         opened(tmp_path)
     assert path.read_bytes() == before
     assert opened(tmp_path, fresh=True).extents == {}

@@ -200,7 +200,7 @@ def test_a_version_that_is_not_known_is_refused_with_both_numbers_and_not_touche
         records.close()
     before = content(tmp_path)
     with pytest.raises(
-        VersionError, match=rf"required state of version 2 or {FORMAT_VERSION}; got version 9 \(.*--fresh"
+        VersionError, match=rf"required state of version 2 or 3 or {FORMAT_VERSION}; got version 9 \(.*--fresh"
     ):
         opened(tmp_path)
     assert content(tmp_path) == before
@@ -250,7 +250,7 @@ def test_a_copy_that_a_killed_daemon_may_leave_says_whose_it_is(
 def test_logs_without_records_are_of_the_first_version(tmp_path: Path) -> None:
     (tmp_path / "orders" / "log").mkdir(parents=True)
     (tmp_path / "orders" / "log" / "4000000000000000.log").write_bytes(b"narrows\n")
-    with pytest.raises(VersionError, match=f"required state of version 2 or {FORMAT_VERSION}; got version 1"):
+    with pytest.raises(VersionError, match=f"required state of version 2 or 3 or {FORMAT_VERSION}; got version 1"):
         check_folder(tmp_path, "c", "berlin")
     assert not (tmp_path / RECORDS_NAME).exists()
 

@@ -155,8 +155,11 @@ messages: st.SearchStrategy[Message] = st.one_of(
         st.lists(streams(), max_size=3).map(tuple),
         st.builds(Policy, st.sampled_from(PolicyName), st.none() | durations),
         u64,
-        st.none() | st.builds(Resumption, ticks, frontiers, since=st.none() | ticks, walks_from=st.none() | ticks),
-        st.builds(Beginning, st.sampled_from(BeginAt), times),
+        st.none()
+        | st.builds(
+            Resumption, ticks, frontiers, ticks, st.booleans(), frontiers, st.none() | ticks, st.none() | ticks
+        ),
+        st.builds(Beginning, st.sampled_from(BeginAt), times, st.booleans()),
         owner=texts,
     ),
     st.builds(

@@ -26,7 +26,7 @@ NAME = st.text(min_size=1, max_size=12)
 def prepare_of(query_id: str) -> Prepare:
     cluster = Cluster()
     plan = cluster.plan("cam", Algorithm.SM_D1)
-    beginning = Beginning(BeginAt.TIME, -7)
+    beginning = Beginning(BeginAt.TIME, -7, looks_back=True)
     return Prepare(query_id, QUERY, "cam", plan.sequences, tuple(cluster.infos.values()), beginning=beginning)
 
 
@@ -40,6 +40,7 @@ RECORDS = st.one_of(
         st.text(),
         st.one_of(st.none(), TICK),
         st.lists(NAME, max_size=2).map(tuple),
+        st.lists(st.tuples(NAME, TICK), max_size=3).map(tuple),
         st.one_of(st.none(), TICK),
     ),
     st.builds(DoneRecord, NAME, st.lists(st.tuples(NAME, TICK), max_size=4).map(tuple)),

@@ -7,7 +7,7 @@ import pytest
 from node.codec import FrameReader, FrameWriter, Shipment, cut
 from node.core.effects import AskReceipt, BlamePeer, Effect, QueryState, ReadSource, Send
 from node.core.errors import PeerProtocolError
-from node.core.events import ClockAdvanced, Event, LinkMeasured
+from node.core.events import BandwidthMeasured, ClockAdvanced, Event, LinkMeasured
 from node.core.limits import Limits
 from node.core.links.causes import Cause, Purpose
 from node.core.links.link import PROTOCOL_VERSION
@@ -326,6 +326,19 @@ def test_the_site_is_told_of_each_round_trip(monkeypatch: pytest.MonkeyPatch) ->
         nodes.now_us += rtt_us
         nodes.run()
     assert [event for event in seen if event != ClockAdvanced()] == [LinkMeasured("ash", 300), LinkMeasured("ash", 700)]
+
+
+def test_the_site_is_told_of_a_bandwidth_before_the_next_round_trip_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes()
+    nodes.connect()
+    seen = told(nodes, "bow", monkeypatch)
+    meter = nodes.stacks["bow"].bandwidths["ash"]
+    monkeypatch.setattr(meter, "acknowledged", lambda *_: meter._rates.append((nodes.now_us, 5e4)))
+    for _ in range(3):
+        nodes.now_us += nodes.limits.ping_us
+        nodes.give("bow", TimePassed())
+        nodes.run()
+    assert [event for event in seen if isinstance(event, BandwidthMeasured)] == [BandwidthMeasured("ash", 5e4)]
 
 
 def test_a_peer_is_asked_behind_what_was_sent_and_says_that_it_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,6 @@ _ENTRY = """\
         cpu_s=1e-6,
         traffic=lambda load: Traffic(((Kind.TUPLES, 0.25),), hops_forward=1, turns=(load.stats.carry.batches,)),
         paper=lambda step: step.ship(0.0) / 1e6,
-        tree=lambda load: (1.0, 0.0),
         words=Words(
             summary="guess what matches",
             title="guess",
@@ -60,6 +59,8 @@ from planner.model.plans import checked_plan, describe, forced_plan, parse_algor
 
 case = wire_case(np.random.default_rng(3), "chain", 3)
 choice = choose(case.query, case.sink, case.statistics)
+keeping = choose(case.query, case.sink, case.statistics, Options(storage_bytes=1e9))
+keeping = next((item.estimate for item in keeping.alternatives if item.name == "tree"), keeping.estimate)
 by_paper = choose(case.query, case.sink, case.statistics, Options(Model.PAPER))
 forced = checked_plan(forced_plan(case.query, case.sink, parse_algorithm("sm-z", case.query)))
 others = compared(choice)
@@ -67,7 +68,7 @@ text = json.dumps(explain_dict(choice, others))
 print(json.dumps({
     "chosen": describe(choice.plan),
     "by_paper": describe(by_paper.plan),
-    "tree": str(compared(choice).tree),
+    "tree": describe(keeping.plan),
     "explained": explain_text(choice, others),
     "values": text,
     "read_back": describe(read_plan(text, case.query, case.sink)),

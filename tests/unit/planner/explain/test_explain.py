@@ -26,12 +26,12 @@ from planner.cost.estimates import Flow
 from planner.estimate.statistics import LinkStats
 from planner.explain.figures import explain_dict
 from planner.explain.measurements import Measured, MeasuredStep, Sent
-from planner.explain.text import explain_text
+from planner.explain.text import explain_text, rate_text
 from planner.model.plan_file import read_plan
 from planner.model.plans import forced_plan
 from planner.model.query import Algorithm, Call, ColumnRef, Literal
 from planner.search.alternatives import Compared, compared
-from planner.search.choice import Choice, Model, Options, choose, estimate_plan
+from planner.search.choice import SEQUENCES, TREE, Alternative, Choice, Model, Options, choose, estimate_plan
 from tests.unit.files import AtOnce
 
 CASE = wire_case(np.random.default_rng(4), "chain", 3)
@@ -51,7 +51,6 @@ def test_the_text_has_every_step_with_its_figures() -> None:
             assert any(step.alias in line and step.algorithm.value in line for line in text.splitlines())
     assert "search optimal, cost wire, objective bytes, policy frontier" in text
     assert f"{CHOICE.ship_all.bytes_per_s:,.0f} bytes/s" in text
-    assert "planned, not executed" in text
     table = [line.split() for line in text.splitlines()]
     every = next(line for line in table if line[:2] == ["every", "step"])
     forced = next(item for item in CHOICE.alternatives if item.name == "SP-D")
@@ -105,7 +104,68 @@ def test_other_steps_are_plans_that_differ_in_one_step_and_are_not_better() -> N
     remote = [step for head in CHOICE.estimate.heads for step in head.steps if step.source != step.owner]
     assert len(OTHERS.steps) == 5 * len(remote)
     assert all(other.cost >= CHOICE.estimate.cost - 1e-6 for other in OTHERS.steps)
-    assert OTHERS.tree is not None
+
+
+KEEPING = Options(storage_bytes=256e6)
+
+
+def _tree() -> Choice:
+    """The first of these random queries for which a join is kept."""
+    cases = (wire_case(np.random.default_rng([seed, 7]), "chain", 4) for seed in range(40))
+    choices = (choose(case.query, case.sink, case.statistics, KEEPING) for case in cases)
+    return next(choice for choice in choices if choice.plan.kept)
+
+
+def test_a_join_that_is_kept_is_told_with_what_it_takes_and_saves() -> None:
+    choice = _tree()
+    (kept, *_), others = choice.estimate.kept, compared(choice)
+    text = explain_text(choice, others)
+    lines = [line.split() for line in text.splitlines()]
+    heads = ["kept", "joined", "at", "window", "rows/s", "bytes/row", "bytes/s", "takes", "of"]
+    (row,) = [lines[place + 2] for place, line in enumerate(lines) if line == heads]
+    assert row[0] == kept.join.name
+    assert row[-2:] == ["256", "MB"]
+    without = next(item.estimate for item in choice.alternatives if item.name == SEQUENCES)
+    saved = without.bytes_per_s - choice.estimate.bytes_per_s
+    assert f"saves {rate_text(saved)}, {saved / without.bytes_per_s:.1%} of the best plan that keeps none" in text
+    assert f"without a join that is kept: {without.cost / choice.estimate.cost - 1:+.1%}"[:30] in text
+    for alias in kept.join.aliases:
+        assert f"head {alias} at " in text
+        assert f"to {kept.join.name}" in text
+    assert f"head {kept.join.name} at {kept.join.site}: " in text
+    assert max(map(len, text.splitlines())) <= 90
+    used = replace(choice, statistics=replace(choice.statistics, stored={kept.join.site: 200e6}))
+    assert "56 MB" in explain_text(used, others)
+
+
+def test_the_values_of_a_plan_that_keeps_joins_add_up_and_are_a_plan() -> None:
+    choice = _tree()
+    document = explain_dict(choice, compared(choice))
+    plan = choice.plan
+    assert read_plan(json.dumps(document), plan.asked, plan.sink) == plan
+    expected = document["expected"]
+    (kept, *_) = expected["kept"]
+    assert kept["storage_bytes"] == 256e6
+    assert 0 < kept["stored_bytes"] < 256e6
+    assert set(kept["heads"]) < {head["head"] for head in expected["heads"]}
+    steps = sum(step["bytes_per_s"] for head in expected["heads"] for step in head["steps"])
+    rest = sum(head["results_bytes_per_s"] for head in expected["heads"])
+    copies = sum(copy["bytes_per_s"] for copy in expected["copies"])
+    control = sum(flow.bytes_per_s for part in choice.estimate.parts for flow in part.control)
+    assert steps + rest + copies + control == pytest.approx(expected["bytes_per_s"])
+    assert {item["name"] for item in document["alternatives"]} >= {SEQUENCES, "ship-all"}
+
+
+def test_a_plan_that_keeps_a_join_and_was_not_chosen_is_told_with_the_reason() -> None:
+    choice = choose(CASE.query, CASE.sink, CASE.statistics, KEEPING)
+    assert not choice.plan.kept
+    tree = next(item.estimate for item in choice.alternatives if item.name == TREE)
+    (join,) = tree.plan.kept
+    told = f"with a join that is kept, {', '.join(join.aliases)} at {join.site}: "
+    assert told in _text(choice)
+    cheaper = replace(tree, cost=0.95 * choice.estimate.cost)
+    others = (*(item for item in choice.alternatives if item.name != TREE), Alternative(TREE, cheaper))
+    assert f"{told}-5.0%, and 10% less is asked" in _text(replace(choice, alternatives=others))
 
 
 def _measured(factor: float) -> Measured:
@@ -131,7 +191,7 @@ def test_what_was_measured_stands_beside_what_was_expected() -> None:
     below = [after for line, after in pairwise(lines) if line[:1].isdigit() and " S" in line]
     assert len(below) == sum(step.source != step.owner for head in CHOICE.estimate.heads for step in head.steps)
     assert all(line.split()[0] == "measured" and line.endswith("x 2.00") for line in below)
-    assert max(len(line) for line in lines if not line.startswith("a tree")) <= 80
+    assert max(map(len, lines)) <= 80
     document = explain_dict(CHOICE, OTHERS, _measured(2.0))["measured"]
     assert document["seconds"] == 10.0
     assert document["steps"][0]["rows_out"] == 50

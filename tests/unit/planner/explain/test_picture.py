@@ -14,7 +14,7 @@ from planner.algorithms.kinds import Kind
 from planner.explain.measurements import Measured, MeasuredStep, Sent
 from planner.explain.picture import explain_dot, explain_svg
 from planner.model.query import Plan, StreamRef
-from planner.search.choice import Choice, choose
+from planner.search.choice import Choice, Options, choose
 from tests.unit.svg_checks import labels_of, troubles_of
 
 CASES = [("chain", 2, 1), ("chain", 3, 4), ("clique", 4, 3), ("star", 5, 2), ("chain", 8, 5)]
@@ -91,6 +91,21 @@ def test_dot_has_every_site_and_link() -> None:
         assert f'"{site}" [label="{site}' in dot
     for source, target in choice.estimate.by_link:
         assert f'"{source}" -> "{target}" [label=' in dot
+
+
+def test_a_join_that_is_kept_is_drawn_where_it_is_with_what_makes_it() -> None:
+    cases = (wire_case(np.random.default_rng([seed, 7]), "chain", 4) for seed in range(40))
+    choices = (choose(case.query, case.sink, case.statistics, Options(storage_bytes=256e6)) for case in cases)
+    choice = next(choice for choice in choices if choice.plan.kept)
+    (join, *_) = choice.plan.kept
+    picture, graph = explain_svg(choice), explain_dot(choice)
+    assert troubles_of(picture) == []
+    shown = [label.text or "" for label in labels_of(ET.fromstring(picture))]
+    sites = {site for plan in (choice.plan, *choice.plan.inners) for site in plan.sites}
+    assert sites <= set(shown)
+    assert any(text.startswith(f"kept: {', '.join(join.aliases)} [RANGE ") for text in shown)
+    assert sum(f"→ kept as {join.name} at {join.site}" in text for text in shown) == len(join.aliases)
+    assert f"kept: {', '.join(join.aliases)} [RANGE " in graph
 
 
 def test_what_was_measured_where_nothing_was_expected_is_drawn() -> None:

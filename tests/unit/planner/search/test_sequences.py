@@ -18,7 +18,6 @@ from planner.model.plans import forced_plan, ship_all_plan
 from planner.model.query import Algorithm
 from planner.search.joint import found_of, improved, total_cost
 from planner.search.sequences import NONE_FREE, exhaustive, greedy, optimal
-from planner.search.trees import best_tree
 from tests.examples import new_examples
 
 
@@ -181,14 +180,6 @@ def test_improving_never_makes_a_plan_dearer(seed: int) -> None:
     for plan in plans:
         heads = tuple(found_of(space, plan, head) for head in case.query.aliases)
         assert total_cost(space, improved(space, heads, optimal)) <= total_cost(space, heads) + 1e-9
-
-
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_the_best_tree_joins_every_stream_once(topology: str) -> None:
-    case = wire_case(np.random.default_rng(1), topology, 4, sites=3)
-    tree = best_tree(WireSpace(case.query, case.sink, case.statistics, Objective.BYTES))
-    assert sorted([tree.first, *(node.alias for node in tree.nodes)]) == ["s0", "s1", "s2", "s3"]
-    assert 0 < tree.cost < float("inf")
 
 
 def test_a_plan_that_starts_at_the_site_of_another_stream_is_costed_as_any_other() -> None:

@@ -576,10 +576,7 @@ class World:
 
     def _check_keys(self, copy: KeysHolder | MixedHolder, view: list[int]) -> None:
         (keys,) = copy.table.keys(copy.table.live_slots())
-        if isinstance(copy, KeysHolder):
-            alive = view[copy.kept_from :]
-        else:
-            alive = [n for n in view if self._position(copy, view, n) >= copy.kept_from]
+        alive = [n for n in view if self._position(copy, view, n) >= copy.kept_from]
         assert sorted(keys.to_pylist()) == sorted({key for n in alive if (key := self.tuples[n][1]) is not None})
 
     def _check_mixed(self, copy: MixedHolder, view: list[int]) -> None:

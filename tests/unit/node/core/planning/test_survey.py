@@ -10,7 +10,7 @@ import pytest
 
 from node.core.effects import Effect, MeasureStream, ReportStatistics, Send
 from node.core.errors import PeerProtocolError
-from node.core.events import ClockAdvanced, LinkMeasured, StatisticsRequested, StreamMeasured
+from node.core.events import BandwidthMeasured, ClockAdvanced, LinkMeasured, StatisticsRequested, StreamMeasured
 from node.core.limits import Limits
 from node.core.links.bandwidth import BandwidthMeter
 from node.core.links.causes import Cause, Purpose, Traffic, cause_of
@@ -29,6 +29,8 @@ from node.core.links.messages import (
 from node.core.links.outbox import Outbox
 from node.core.planning.profile import profile_of, sample_of
 from node.core.planning.survey import Survey
+from node.core.streams.derived import DerivedStream
+from node.core.streams.log_extent import LogExtent, LoggedBatch
 from node.core.streams.ticks import Span
 from node.rpc import link_pb2 as pb
 from node.wire import decode_message, encode_message
@@ -65,7 +67,9 @@ def reported(sites: Cluster) -> list[Effect]:
 
 def test_home_asks_the_sites_and_reports_what_they_measured() -> None:
     sites = cluster()
-    sites.give("ash", LinkMeasured("bow", 1234, 5e6))
+    sites.give("ash", BandwidthMeasured("cam", 1.0))
+    sites.give("ash", LinkMeasured("bow", 1234, 9e6))
+    sites.give("ash", BandwidthMeasured("bow", 5e6))
     sites.give("cam", LinkMeasured("ash", 99))
     ask(sites)
     sites.settle_mail()
@@ -176,6 +180,31 @@ def test_home_reports_the_copies_that_owners_tell_of() -> None:
     assert report.copies == (left,)
 
 
+def test_a_site_tells_what_the_logs_hold_of_joins_that_it_keeps() -> None:
+    """Not what those of its own streams do."""
+    sites = cluster()
+    query = parse_query(QUERY, sites.sites["cam"].catalogue)
+    outbox, streams = Outbox("ash"), dict(sites.sites["ash"].streams)
+    for name, nbytes in (("cam-1-1.pairs", 3_000), ("cam-1-2.pairs", 500)):
+        info = replace(query.ref("a").stream, name=name)
+        streams[name] = DerivedStream(info, TAU_MS, LogExtent((LoggedBatch(0, 9, 7, nbytes),), 7, None, None))
+    planning = Survey(TAU_MS, streams, Limits(), outbox)
+    planning.on_ask("cam", AskProfile("cam?1", QUERY, tuple(ref.stream for ref in query.streams)))
+    planning.on_measured(StreamMeasured("cam?1", "a", PROFILE))
+    answers = [effect.message for effect in outbox.take_effects() if isinstance(effect, Send)]
+    assert [answer.kept_bytes for answer in answers if isinstance(answer, Profiles)] == [3_500]
+
+
+def test_home_reports_what_is_kept_at_each_site_and_at_its_own() -> None:
+    sites = cluster()
+    ask(sites)
+    sites.say("ash", "cam", Profiles("cam?1", (("a", PROFILE),), kept_bytes=3_500))
+    sites.say("bow", "cam", Profiles("cam?1", (("b", PROFILE),)))
+    (report,) = reported(sites)
+    assert isinstance(report, ReportStatistics)
+    assert report.kept_bytes == {"ash": 3_500, "bow": 0, "cam": 0}
+
+
 # On the wire.
 
 
@@ -183,10 +212,11 @@ def test_a_question_and_its_answer_come_back_as_they_were() -> None:
     streams = tuple(ref.stream for ref in parse_query(QUERY, cluster().sites["cam"].catalogue).streams)
     question = AskProfile("cam?1", QUERY, streams)
     assert decode_message(encode_message(question)) == question
-    message = Profiles("cam?1", (("a", PROFILE),), (("b", "gone"),), LINKS)
+    message = Profiles("cam?1", (("a", PROFILE),), (("b", "gone"),), LINKS, kept_bytes=2**40)
     back = decode_message(encode_message(message))
     assert isinstance(back, Profiles)
     assert (back.query_id, back.missing, back.links) == (message.query_id, message.missing, message.links)
+    assert back.kept_bytes == message.kept_bytes
     ((alias, profile),) = back.profiles
     assert alias == "a"
     assert replace(profile, keys={}) == replace(PROFILE, keys={})
@@ -248,6 +278,7 @@ def _set(change: Callable[[pb.Profile], None]) -> Callable[[pb.Profiles], None]:
         (_set(lambda profile: profile.column_bytes.__setitem__(0, float("inf"))), "the size of a column"),
         (_set(lambda profile: setattr(profile, "rows", 2**63)), "rows of a profile"),
         (lambda body: setattr(body.links[1], "bytes_per_s", -1.0), "a bandwidth"),
+        (lambda body: setattr(body, "kept_bytes", 2**63), "bytes of kept joins"),
     ],
 )
 def test_an_answer_that_cannot_be_is_refused(change: Callable[[pb.Profiles], None], text: str) -> None:

@@ -8,16 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from node.core.effects import QueryState
+from node.core.effects import QueryState, WriteRecords
 from node.core.encoding.rows import empty_batch
+from node.core.events import BatchLogged
 from node.core.queries.home.kept_sink import KeptSink
 from node.core.queries.waiting import Walk
+from node.core.query_records import HomeRecord
 from node.core.streams.derived import DerivedStream
 from node.core.streams.ticks import TICK_END, TICK_MIN, Span
+from node.io.reports.complete_from import complete_from
+from node.wire.records import recovered
+from planner.model.beginning import AT_ONCE
 from planner.model.query import StreamInfo
 from planner.model.time_unit import TimeUnit
 from tests.sim.check import check_world
-from tests.sim.crashes import CrashPoint
+from tests.sim.crashes import CrashPoint, SiteDiedError
 from tests.sim.scenarios.predicates import Col
 from tests.sim.scenarios.queries import Kept, QuerySpec, Ref, Way
 from tests.sim.scenarios.scenario import Restart, Scenario, StreamData
@@ -72,6 +77,20 @@ def test_heads_whose_walks_go_over_several_ticks_do_not_wait_for_each_other() ->
     play(replace(own, streams=streams, limits=limits, tau_ms=5, chunk_rows_max=1))
 
 
+def test_a_query_that_reads_a_kept_join_does_not_look_back_and_its_longest_window_says_when_it_is_complete() -> None:
+    """The longest one is inside: of a, which the query itself does not read."""
+    refs = tuple(Ref(alias, f"s{alias}", ("range", length)) for alias, length in (("a", 70), ("b", 25), ("c", 30)))
+    spec = replace(query(), refs=refs)
+    world = play(scenario(queries=(spec, replace(spec, after_reads=20, beginning=AT_ONCE))))
+    home = world._nodes["dew"].site.homes["q2"]
+    assert home.first_tick is not None
+    assert 0 < home.first_tick < TICK_END
+    said = complete_from(home, 7)
+    assert said.begin_ms == home.first_tick * 7
+    assert list(said.lacking) == ["sa", "sb", "sc"]
+    assert said.from_ms == said.begin_ms + 70
+
+
 def test_a_kept_join_begins_with_the_query_that_reads_it() -> None:
     """a and b have all of their past when it is issued, c has none: pairs with parts from before are not for it."""
     own = scenario()
@@ -104,6 +123,69 @@ def test_a_site_dies_and_then_the_one_that_keeps_the_join(site: str, step: str) 
     points = (CrashPoint(site, (step,), 1), CrashPoint("bow", ("after AppendBatch",), 4))
     world = play(scenario(crashes=points, sync_us=200))
     assert world.counts["crashes"] > 0
+    assert world._queries[0].state is QueryState.COMPLETED
+
+
+class SlowRecords(World):
+    """Records take long to be durable. A site dies as soon as the log of a kept join was changed before them."""
+
+    deaths = 0
+
+    def _write(self, site: str, effect: WriteRecords) -> None:
+        self._records[site].write(effect.changes)
+        if self._records[site].pending == 1:
+            self._later_do(site, 3 * self._disk_us(), lambda: self._written(site))
+
+    def _die_before_records(self, site: str) -> None:
+        self.deaths += 1
+        self._records[site]._pending.clear()
+        raise SiteDiedError(CrashPoint(site), "before its records are durable")
+
+    def _known(self, site: str, query_id: str) -> HomeRecord | None:
+        homes = recovered(self._records[site].durable, {}).homes
+        return next((home for home in homes if home.query_id == query_id), None)
+
+    def _note_logged(self, event: BatchLogged) -> None:
+        super()._note_logged(event)
+        if event.stream in self._derived:
+            site = self._derived[event.stream].site
+            home = self._known(site, f"{event.stream}@{site}")
+            if home is None or home.first_tick is None:
+                self._die_before_records(site)
+
+    def remove_log(self, name: str) -> None:
+        log = self._derived.get(name)
+        super().remove_log(name)
+        home = None if log is None else self._known(log.site, name.partition(".")[0])
+        if log is not None and home is not None and not home.state.ended:
+            self._die_before_records(log.site)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_the_log_of_a_kept_join_waits_for_the_record_of_where_that_began(seed: int) -> None:
+    """All its streams are where it is kept, and are read already: nothing but the record keeps it from beginning. It
+    would begin again, behind what it has."""
+    own = scenario(seed=seed, delay_us_max=50_000, sync_us=200, crashes=(CrashPoint("ash", ("never",)),))
+    streams = tuple(replace(data, site="cam" if data.name == "sc" else "bow") for data in own.streams)
+    ways = tuple(Way(head, tuple((other, "SP-D") for other in "abc" if other != head)) for head in "abc")
+    here = Kept("pairs", ("a", "b"), "bow", (Way("a", (("b", "SP-D"),)), Way("b", (("a", "SP-D"),))))
+    world = SlowRecords(
+        replace(own, streams=streams, queries=(query((), ways), replace(query((here,)), after_reads=15)))
+    )
+    check_world(world)
+    assert world.deaths == 0
+    assert world._queries[1].state is QueryState.COMPLETED
+
+
+@pytest.mark.parametrize("seed", [2, 7, 9])
+def test_the_log_of_a_kept_join_is_there_until_its_query_is_over_for_good(seed: int) -> None:
+    """A home that keeps it and dies before it is durable that the query is complete would take it for lost."""
+    here = replace(KEPT, site="dew")
+    world = SlowRecords(
+        scenario(query((here,)), seed=seed, delay_us_max=50_000, sync_us=200, crashes=(CrashPoint("ash", ("never",)),))
+    )
+    check_world(world)
+    assert world.deaths == 0
     assert world._queries[0].state is QueryState.COMPLETED
 
 

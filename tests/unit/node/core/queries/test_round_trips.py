@@ -138,3 +138,13 @@ def test_who_is_no_site_of_a_query_changes_nothing() -> None:
     home = cluster.sites["cam"].homes["q1"]
     assert home.measured("dee", (("bow", 9_000_000),)) is None
     assert home.measured("ash", (("bow", 9_000_000),)) == 9_000_000
+
+
+def test_what_a_site_says_of_others_than_those_of_a_query_is_not_kept() -> None:
+    """It would be for as long as the query runs, however many names come."""
+    cluster = running(MEASURED)
+    home = cluster.sites["cam"].homes["q1"]
+    before = dict(home._rtt_us)
+    for number in range(100):
+        cluster.say("ash", "cam", RoundTrips("q1", ((f"site{number}", 9_000_000),)))
+    assert home._rtt_us == before

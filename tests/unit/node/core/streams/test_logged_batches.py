@@ -39,6 +39,11 @@ def test_it_is_a_list_with_sums(steps: list[tuple[int, int, int] | None], ends: 
             after = [one for one in plain if tick_start(one.end, TAU) > ts]
             assert log.bytes_after(ts) == sum(one.nbytes for one in after)
             assert log.first_after(ts) == next(iter(after), None)
+        for before in (TICK_MIN, 0, 1, place, tick, TICK_END):
+            numbers = [one.first for one in plain if one.end <= before for _ in range(one.rows)]
+            for count in (1, 2, 7, len(numbers), len(numbers) + 1):
+                wanted = numbers[-count] if 0 < count <= len(numbers) else None
+                assert count == 0 or log.first_of_last(count, before) == wanted
 
 
 def test_what_is_from_a_time_on_is_found_without_a_look_at_each(monkeypatch: pytest.MonkeyPatch) -> None:

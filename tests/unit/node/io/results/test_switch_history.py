@@ -106,3 +106,14 @@ def test_a_switch_that_is_refused_as_it_is_asked_for_is_no_history(tmp_path: Pat
     _, query = begun(tmp_path)
     went(query, 1, SwitchState.GIVEN_UP, reason="it is that plan already")
     assert list(query.switches) == []
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_whether_a_query_may_change_its_plan_by_itself_outlives_the_daemon(tmp_path: Path, adaptive: bool) -> None:
+    queries, query = begun(tmp_path)
+    query.may_adapt(not adaptive)
+    query.may_adapt(adaptive)
+    queries.close()
+    again = Queries("cam", tmp_path, AtOnce(), life=2, durable=True)
+    again.recover()
+    assert again.by_id["cam-1-1"].adaptive == adaptive

@@ -1,0 +1,1 @@
+"""Joins that are kept, beside plans of sequences: ``make bench-trees``."""
