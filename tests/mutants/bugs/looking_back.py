@@ -21,7 +21,9 @@ MUTANTS = (
     bug("the last tuples are one too few", "LoggedBatches.first_of_last", value("count", "_ - 1")),
     bug("what it sees is forgotten at a crash of its home", "HomeQuery.recovered", drop("begins")),
     bug("what it sees is forgotten at any loss", "Resumption.begin_of", returned("self.first_tick")),
-    bug("sites forget before its home knows where it begins", "Participant.prepare", argument("keep", 2, "begins")),
+    bug(
+        "sites forget before its home knows where it begins", "Participant.prepare", argument("keep", 2, "begins", at=1)
+    ),
     bug("keys are shared that lack what is seen", "held_copies._is_right_again", value("kept_from", "-(2**62)", at=0)),
     bug("what no holder can open is remembered", "CopyOpenings.fenced", begin("return")),
     bug("a window that is not whole is said to be", "complete_from._whole_from", begin("return first_tick")),

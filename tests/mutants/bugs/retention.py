@@ -49,6 +49,6 @@ MUTANTS = (
             ("DoneNews._tell_of", then("report_end", "self._records.keep(home)")),
         ),
     ),
-    bug("a drop of another home's query is for home alone", "Site._on_drop", condition("homes", "True")),
+    bug("a drop of another home's query is for home alone", "Site._on_drop", condition("home", "False", at=0)),
     bug("a pin of a stream that is gone", "Pins.recover", value("known", "pin.streams")),
 )
