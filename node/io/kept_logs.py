@@ -22,7 +22,7 @@ from node.wire.records import failed_home
 log = logging.getLogger(__name__)
 
 #: The name of a query, which has a hyphen, as no other name in a site's folder has before a dot; and that of the join.
-_STREAM = re.compile(r"[A-Za-z0-9]\w*-[\w-]*\.\w+", re.ASCII)
+_STREAM = re.compile(r"[A-Za-z0-9]\w*-[\w-]*(\+\w+)?\.\w+", re.ASCII)
 #: What systems take as a folder's name.
 _NAME_MAX = 255
 

@@ -49,6 +49,11 @@ def is_plain(query: str) -> bool:
     return _PLAIN.fullmatch(query) is not None
 
 
+def is_plain_owner(owner: str) -> bool:
+    """The same of what comes before the point in the name of a kept join's stream."""
+    return all(map(is_plain, owner.split(_OWNED_BY)))
+
+
 def kept_join_of(query: str, name: str, site: str) -> str:
     """The name of the query that makes a join which a site keeps for another one."""
     return f"{query}.{name}{_KEPT_AT}{site}"

@@ -25,7 +25,7 @@ from node.core.queries.home.kept_sink import KeptSink
 from node.core.queries.participation.pins import NOT_KEPT
 from node.core.queries.plan_message import plan_of
 from node.core.queries.query_id import (
-    is_plain,
+    is_plain_owner,
     is_successor,
     kept_join_of,
     kept_stream_of,
@@ -99,7 +99,7 @@ class KeptJoins:
     def check(self, plan: Plan, message: Prepare) -> None:
         """Raises NarrowsError if a query cannot go on with what is kept for it here."""
         for join in self._here(plan):
-            if not is_plain(query_of(message.query_id)):
+            if not is_plain_owner(owner_of(plan)):
                 required = (
                     f"site {join.site} requires for kept joins a query's name, of up to 150 letters, digits, - and _"
                 )

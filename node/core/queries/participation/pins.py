@@ -136,10 +136,10 @@ class Pins:
                     # matters is from before that.
                     since = tick_of(reach.before(tick_start(resumed.since, reach.tau)), reach.tau)
                     if resumed.begins and since < resumed.first_tick:
-                        required = (
-                            f"site {self._site} requires for a plan with other heads that windows are the query's own"
+                        who = (
+                            f"site {self._site} requires for a plan with other heads windows that begin after the query"
                         )
-                        raise NarrowsError(f"{required}; got one of {ref.stream.name} from before it began")
+                        raise NarrowsError(f"{who}; got one of {ref.stream.name} that shows what was before it")
                     whole_from = max(found[ref.alias], since)
                     found[ref.alias] = max(whole_from, stream.log_begin)
                 stream.check_log(found[ref.alias], delivered, whole_from)

@@ -116,7 +116,7 @@ def test_a_log_that_is_damaged_ends_its_join_and_lets_the_site_start(
 
 
 @pytest.mark.parametrize(
-    "stream", ["{}.mine", "../q-1-1.mine", "results", "site.db", "q-1-1.", f"{'q' * 300}-1-1.mine"]
+    "stream", ["{}.mine", "../q-1-1.mine", "results", "site.db", "q-1-1.", "q-1-1+../x.mine", f"{'q' * 300}-1-1.mine"]
 )
 def test_a_name_that_leads_elsewhere_makes_and_removes_nothing(tmp_path: Path, stream: str) -> None:
     """It begins with what a peer called its query."""
