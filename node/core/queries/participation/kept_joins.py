@@ -99,7 +99,8 @@ class KeptJoins:
     def check(self, plan: Plan, message: Prepare) -> None:
         """Raises NarrowsError if a query cannot go on with what is kept for it here."""
         for join in self._here(plan):
-            if not is_plain_owner(owner_of(plan)):
+            is_own = not is_successor(message.query_id) or owner_of(plan) == owner_of_run(message.query_id)
+            if not is_plain_owner(owner_of(plan)) or not is_own:
                 required = (
                     f"site {join.site} requires for kept joins a query's name, of up to 150 letters, digits, - and _"
                 )
