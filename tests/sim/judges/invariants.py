@@ -414,9 +414,12 @@ class Invariants:
             owner = copy.spec.owner
             if isinstance(copy, MixedHolder) and self._have_met(site, owner):
                 asking = self._nodes[owner].site.asking.values()
-                there = self._nodes[owner].site.arrangements.owned.get(site, copy.number)
+                arrangements = self._nodes[owner].site.arrangements
+                there = arrangements.owned.get(site, copy.number)
                 fetches: list[object] = [
                     *(there._answers.values() if isinstance(there, MixedOwner) else ()),
+                    # They wait for a table that is being filled.
+                    *(fetch for owned, _, fetch in arrangements._unsearched if owned is there),
                     *(one for one in self._mail.between(site, owner) if _is_about(one, copy, Fetch)),
                     *(one for one in asking if isinstance(one, FetchAnswer) and _is_for(one, site, copy)),
                     *(one for one in self._mail.between(owner, site) if _is_about(one, copy, Fetched)),

@@ -93,6 +93,10 @@ class CountedCopy(OwnedCopy):
     def dead(self) -> I64:
         """Forget the tuples that no lease can ask for; the slots of the keys that died."""
         number = needed_number(self.leases, self.progress, self.ordinals)
+        oldest = None if number is None else self.ordinals.time_of(number)
+        if oldest is not None and self.spec.axis is not ROWS_AXIS:
+            # A count window may begin amid tuples of one time; what is gone is told as a time.
+            number = self.ordinals.rank_one(oldest)
         if number is None or number <= self.ordinals.first:
             return NO_SLOTS
         self.ordinals.forget_before(number)
