@@ -9,7 +9,7 @@ from __future__ import annotations
 from node.core.arrangements.arrangements import Arrangements
 from node.core.arrangements.copies.full_copy import User
 from node.core.errors import PeerProtocolError
-from node.core.links.messages import NO_GENERATION, CloseCopy, LeaseCopy, OpenCopy
+from node.core.links.messages import FIRST_GENERATION, NO_GENERATION, CloseCopy, LeaseCopy, OpenCopy
 from node.core.queries.participation.fences import Fences
 from node.core.queries.participation.figures import Figures
 from node.core.queries.participation.pins import Pins
@@ -76,13 +76,21 @@ class CopyOpenings:
         """A generation ends before the holders of its copies said which ones it uses."""
         for claim in self._arrangements.owned.claims:
             holder = claim.need.holder
-            if claim.lease.query_id == run.query_id and self._fences.of(holder, run.query_id) <= run.generation:
+            spoken = self._fences.of(holder, run.query_id)
+            # What a holder has lost may be an older generation, and this one still to come.
+            is_over = run.generation < spoken != NO_GENERATION
+            if claim.lease.query_id == run.query_id and not is_over:
                 self._unopened[claim.user, run.generation] = holder
         while len(self._unopened) > self._unopened_max:
             del self._unopened[next(iter(self._unopened))]
 
-    def fenced(self, peer: str, run_id: str, generation: int) -> None:
-        """A holder says nothing more of the generations before this one: it opens no copy for them."""
+    def fenced(self, peer: str, run_id: str, generation: int, before: int) -> None:
+        """A holder that spoke of the generation ``before`` speaks of another one: it opens no copy for older ones.
+
+        If it has lost the one before, one that it has not heard of yet may follow.
+        """
+        if generation == NO_GENERATION:
+            generation = FIRST_GENERATION if before == NO_GENERATION else before + 1
         self._unopened = {
             (user, at): holder
             for (user, at), holder in self._unopened.items()

@@ -244,7 +244,7 @@ class Participant:
         self.fences.put(
             peer, message.query_id, message.generation, lambda run: run in self.runs.by_id or run in self.pins
         )
-        self.openings.fenced(peer, message.query_id, message.generation)
+        self.openings.fenced(peer, message.query_id, message.generation, before)
         run = self.runs.by_id.get(message.query_id)
         return [] if run is None else self._start_fenced(run)
 
